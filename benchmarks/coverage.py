@@ -1,18 +1,21 @@
-"""Coverage of the intervals of a comparison, and false positives of its tests, on simulated data with known truth.
+"""Coverage of the intervals of a comparison, and false positives of its tests, on simulated data
+with known truth.
 
     python benchmarks/coverage.py [--simulations 1000] [--parts architectures,runs,few,holm,pairs]
 
-Print Markdown tables. A run of architecture x with seed s scores dialogue d as u_d + v_xd + seed_xs + noise_xsd: 300
-dialogues, in the table `few` fewer; v_a - v_b has standard deviation 0.08; noise_xsd has `noise`; seed_xs has `seeds`.
-Both architectures are equally good, so an interval that excludes 0 is a false positive.
+Print Markdown tables. A run of architecture x with seed s scores dialogue d as u_d + v_xd + seed_xs
++ noise_xsd: 300 dialogues, in the table `few` fewer; v_a - v_b has standard deviation 0.08;
+noise_xsd has `noise`; seed_xs has `seeds`. Both architectures are equally good, so an interval that
+excludes 0 is a false positive.
 
-Metrics: `mean`, over dialogues; `ratio`, such as bits per byte, weighted by bytes that vary from dialogue to dialogue
-(log-normal, sigma 0.6); `distinct-1` and `entropy-1`, of responses of two systems with vocabularies of different
-concentration, whose true difference is the mean over all simulations.
+Metrics: `mean`, over dialogues; `ratio`, such as bits per byte, weighted by bytes that vary from
+dialogue to dialogue (log-normal, sigma 0.6); `distinct-1` and `entropy-1`, of responses of two
+systems with vocabularies of different concentration, whose true difference is the mean over all
+simulations.
 
-Methods: `counted once` is that of `dialog compare`; `sum` adds the variance between runs and the jackknife variance
-over dialogues and does not subtract r, so the interaction of run and dialogue counts twice; `seeds only` is Welch's
-t test.
+Methods: `counted once` is that of `dialog compare`; `sum` adds the variance between runs and the
+jackknife variance over dialogues and does not subtract r, so the interaction of run and dialogue
+counts twice; `seeds only` is Welch's t test.
 """
 
 from __future__ import annotations
@@ -32,7 +35,9 @@ from dialog.comparison.statistics.multiple import holm
 from dialog.comparison.statistics.resampling import bootstrap, bootstrap_interval, randomization
 
 Floats = NDArray[np.float64]
-DIALOGUES, DIFFERENCE, LEVEL = 300, 0.08, 0.95
+DIALOGUES = 300
+DIFFERENCE = 0.08
+LEVEL = 0.95
 RESAMPLES = 2000
 
 
@@ -42,9 +47,15 @@ def ratio(total: Floats, weight: Floats) -> Floats:
 
 
 def scores(
-    generator: np.random.Generator, runs: Sequence[int], seeds: float, noise: float, dialogues: int = DIALOGUES
+    generator: np.random.Generator,
+    runs: Sequence[int],
+    seeds: float,
+    noise: float,
+    dialogues: int = DIALOGUES,
 ) -> tuple[list[Floats], list[Floats]]:
-    """Return the scores of the runs of each architecture [runs, dialogues], and the seed effects in them [runs, 1]."""
+    """Return the scores of the runs of each architecture [runs, dialogues], and the seed effects in
+    them [runs, 1].
+    """
     shared = 1.2 + generator.normal(0, 0.3, dialogues)
     effects = [generator.normal(0, seeds, (number, 1)) for number in runs]
     systems = [
@@ -62,11 +73,16 @@ def measure(generator: np.random.Generator, metric: str, systems: list[Floats]) 
     dialogues = systems[0].shape[1]
     weights = generator.lognormal(5, 0.6, dialogues) if metric == "ratio" else np.ones(dialogues)
     labels = np.arange(dialogues)
-    return [[Sums(np.stack([run * weights, weights], 1), labels, ratio) for run in system] for system in systems]
+    return [
+        [Sums(np.stack([run * weights, weights], 1), labels, ratio) for run in system]
+        for system in systems
+    ]
 
 
 def architecture_rows(simulations: int) -> None:
-    """Print the coverage of the intervals for two architectures: counted once / sum / seeds only."""
+    """Print the coverage of the intervals for two architectures: counted once / sum / seeds
+    only.
+    """
     print("| metric | noise | sd between seeds | 3 seeds | 5 seeds | 10 seeds | 3 and 10 seeds |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
     for metric in ("mean", "ratio"):
@@ -76,11 +92,15 @@ def architecture_rows(simulations: int) -> None:
                     architecture_coverage(metric, noise, seeds, runs, simulations)
                     for runs in ((3, 3), (5, 5), (10, 10), (3, 10))
                 ]
-                cells = " | ".join(" / ".join(f"{100 * share:.1f}" for share in methods) for methods in shares)
+                cells = " | ".join(
+                    " / ".join(f"{100 * share:.1f}" for share in methods) for methods in shares
+                )
                 print(f"| {metric} | {noise} | {seeds} | {cells} |", flush=True)
 
 
-def architecture_coverage(metric: str, noise: float, seeds: float, runs: tuple[int, int], simulations: int) -> Floats:
+def architecture_coverage(
+    metric: str, noise: float, seeds: float, runs: tuple[int, int], simulations: int
+) -> Floats:
     """Return the share of intervals with 0 inside, by method."""
     generator = np.random.default_rng([simulations, *runs, round(1e6 * noise), round(1e6 * seeds)])
     covered = np.zeros(3)
@@ -90,7 +110,9 @@ def architecture_coverage(metric: str, noise: float, seeds: float, runs: tuple[i
         parts = variances(a, b)
         jackknife = parts.dialogues + parts.noise[0] / runs[0] + parts.noise[1] / runs[1]
         both = Variances(parts.seeds, (0.0, 0.0), jackknife, DIALOGUES)
-        covered += [contains(a, b, variant) for variant in (parts, both)] + [welch_contains(a.values, b.values)]
+        covered += [contains(a, b, variant) for variant in (parts, both)] + [
+            welch_contains(a.values, b.values)
+        ]
     return covered / simulations
 
 
@@ -123,29 +145,39 @@ def run_rows(simulations: int) -> None:
 
 
 def two_runs(metric: str, simulations: int) -> tuple[float, float]:
-    """Return coverage and false positives for two runs that are equally good over all possible dialogues."""
+    """Return coverage and false positives for two runs that are equally good over all possible
+    dialogues.
+    """
     generator = np.random.default_rng(simulations)
     covered = rejected = 0
     for seed in range(simulations):
         (a,), (b,) = measure(generator, metric, scores(generator, (1, 1), 0.0, 0.04)[0])
         resampled = bootstrap([a, b], RESAMPLES, seed)
-        estimate = bootstrap_interval(a.value() - b.value(), resampled[0] - resampled[1], DIALOGUES, LEVEL)
+        estimate = bootstrap_interval(
+            a.value() - b.value(), resampled[0] - resampled[1], DIALOGUES, LEVEL
+        )
         covered += estimate.low <= 0 <= estimate.high
         rejected += randomization([(a, b)], RESAMPLES, seed)[0] <= 1 - LEVEL
     return covered / simulations, rejected / simulations
 
 
 def few_rows(simulations: int) -> None:
-    """Print the coverage for few dialogues: two runs by bootstrap / jackknife, and two architectures with few seeds."""
+    """Print the coverage for few dialogues: two runs by bootstrap / jackknife, and two
+    architectures with few seeds.
+    """
     print("| dialogues | two runs | 2 seeds | 3 seeds |")
     print("| ---: | ---: | ---: | ---: |")
     for dialogues in (6, 10, 20, 50):
         generator = np.random.default_rng([simulations, dialogues])
         covered = np.zeros(4)
         for seed in range(simulations):
-            (a,), (b,) = measure(generator, "mean", scores(generator, (1, 1), 0.0, 0.04, dialogues)[0])
+            (a,), (b,) = measure(
+                generator, "mean", scores(generator, (1, 1), 0.0, 0.04, dialogues)[0]
+            )
             resampled = bootstrap([a, b], RESAMPLES, seed)
-            estimate = bootstrap_interval(a.value() - b.value(), resampled[0] - resampled[1], dialogues, LEVEL)
+            estimate = bootstrap_interval(
+                a.value() - b.value(), resampled[0] - resampled[1], dialogues, LEVEL
+            )
             pairs = [(summary([a]), summary([b]))]
             for number in (2, 3):
                 systems = scores(generator, (number, number), 0.012, 0.08, dialogues)[0]
@@ -158,20 +190,30 @@ def few_rows(simulations: int) -> None:
 
 
 def two_vocabularies(metric: Callable[[Floats], Floats], simulations: int) -> tuple[float, float]:
-    """Return coverage for two systems with different vocabularies, and false positives for two equal ones."""
+    """Return coverage for two systems with different vocabularies, and false positives for two
+    equal ones.
+    """
     generator = np.random.default_rng(simulations)
-    estimates, rejected = [], 0
+    estimates = []
+    rejected = 0
     for seed in range(simulations):
         a, same, b = (item_counts(generator, exponent, metric) for exponent in (1.0, 1.0, 1.1))
         runs = summary([a]), summary([b])
         estimates.append(interval(*runs, variances(*runs), LEVEL))
         rejected += randomization([(a, same)], RESAMPLES * a.cost, seed)[0] <= 1 - LEVEL
     truth = np.mean([estimate.difference for estimate in estimates])
-    return float(np.mean([estimate.low <= truth <= estimate.high for estimate in estimates])), rejected / simulations
+    return (
+        float(np.mean([estimate.low <= truth <= estimate.high for estimate in estimates])),
+        rejected / simulations,
+    )
 
 
-def item_counts(generator: np.random.Generator, exponent: float, metric: Callable[[Floats], Floats]) -> Counts:
-    """Return a metric of 3 responses of 8 words per dialogue: Zipf's law, and a topic word per dialogue."""
+def item_counts(
+    generator: np.random.Generator, exponent: float, metric: Callable[[Floats], Floats]
+) -> Counts:
+    """Return a metric of 3 responses of 8 words per dialogue: Zipf's law, and a topic word per
+    dialogue.
+    """
     shares = 1 / np.arange(1, 2001) ** exponent
     words = generator.choice(2000, size=(DIALOGUES, 3, 8), p=shares / shares.sum())
     topic = generator.choice(2000, size=(DIALOGUES, 1, 1), p=shares / shares.sum())
@@ -205,11 +247,15 @@ def one_run_of_b(seeds: float, simulations: int) -> float:
 
 def summary(system: Sequence[RunMetric]) -> Runs:
     """Return values and leave-one-out values of the runs of a system."""
-    return Runs(np.array([run.value() for run in system]), np.array([run.leave_one_out() for run in system]))
+    return Runs(
+        np.array([run.value() for run in system]), np.array([run.leave_one_out() for run in system])
+    )
 
 
 def metric_rows(simulations: int) -> None:
-    """Print how often any of ten independent metrics of two equally good architectures is decided."""
+    """Print how often any of ten independent metrics of two equally good architectures is
+    decided.
+    """
 
     def p_values(generator: np.random.Generator, runs: int) -> list[float]:
         return [p for _ in range(10) for p in pair_p_values(generator, [runs, runs])]
@@ -218,12 +264,15 @@ def metric_rows(simulations: int) -> None:
 
 
 def pair_rows(simulations: int) -> None:
-    """Print how often any of the ten pairs of five equally good architectures is decided in one metric."""
+    """Print how often any of the ten pairs of five equally good architectures is decided in one
+    metric.
+    """
     holm_rows(simulations, lambda generator, runs: pair_p_values(generator, [runs] * 5))
 
 
 def holm_rows(simulations: int, draw: Callable[[np.random.Generator, int], list[float]]) -> None:
-    """Print how often any of several true hypotheses is rejected, without and with Holm's correction.
+    """Print how often any of several true hypotheses is rejected, without and with Holm's
+    correction.
 
     Args:
         simulations: Number of simulations.
@@ -238,11 +287,17 @@ def holm_rows(simulations: int, draw: Callable[[np.random.Generator, int], list[
             p_values = draw(generator, runs)
             plain += min(p_values) <= 1 - LEVEL
             corrected += min(holm(p_values)) <= 1 - LEVEL
-        print(f"| {runs} | {100 * plain / simulations:.1f} % | {100 * corrected / simulations:.1f} % |", flush=True)
+        print(
+            f"| {runs} | {100 * plain / simulations:.1f} % |"
+            f" {100 * corrected / simulations:.1f} % |",
+            flush=True,
+        )
 
 
 def pair_p_values(generator: np.random.Generator, runs: Sequence[int]) -> list[float]:
-    """Return the p-value of one metric for each pair of equally good architectures with these numbers of runs."""
+    """Return the p-value of one metric for each pair of equally good architectures with these
+    numbers of runs.
+    """
     systems = measure(generator, "mean", scores(generator, runs, 0.004, 0.04)[0])
     pairs = combinations([summary(system) for system in systems], 2)
     return [interval(a, b, variances(a, b), LEVEL).p for a, b in pairs]
@@ -257,14 +312,19 @@ def main() -> None:
         "holm": metric_rows,
         "pairs": pair_rows,
     }
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--simulations", type=int, default=1000)
     parser.add_argument("--parts", default=",".join(parts))
     options = parser.parse_args()
     for part in options.parts.split(","):
         began = time.process_time()
         parts[part](options.simulations)
-        print(f"\n{options.simulations} simulations, {time.process_time() - began:.0f} s of CPU\n", flush=True)
+        print(
+            f"\n{options.simulations} simulations, {time.process_time() - began:.0f} s of CPU\n",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
     python benchmarks/environments.py [PEER ...] [--environments FOLDER]
 
-The environments are stored in `--environments`, by default `benchmarks/environments` in the user's cache. Each is built
-once, and rebuilt if its recipe here has changed or its build was interrupted. All use this Python and the torch version
-below. pip's configuration applies.
+The environments are stored in `--environments`, by default `benchmarks/environments` in the user's
+cache. Each is built once, and rebuilt if its recipe here has changed or its build was interrupted.
+All use this Python and the torch version below. pip's configuration applies.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ TORCH = "torch==2.13.0"
 PIECES = "sentencepiece==0.2.0"
 MARK = "built.json"
 OLDER_DEFAULTS = """\
-# Python 3.10's rule for mutable defaults of dataclasses, which fairseq 0.12 and hydra 1.0 were written for
+# Python 3.10's rule for mutable defaults of dataclasses, which fairseq 0.12 and hydra 1.0 were
+# written for
 import dataclasses, inspect
 rule = "f.default.__class__.__hash__ is None"
 source = inspect.getsource(dataclasses._get_field).replace(rule, "isinstance(f.default, (list, dict, set))")
@@ -46,7 +47,10 @@ PEERS = {
     "joeynmt": Peer(
         "JoeyNMT 2.3.0",
         (
-            f"{TORCH} numpy {PIECES} tensorboard sacrebleu pyyaml packaging pandas matplotlib subword-nmt tqdm",
+            (
+                f"{TORCH} numpy {PIECES} tensorboard sacrebleu pyyaml packaging pandas matplotlib"
+                " subword-nmt tqdm"
+            ),
             "datasets importlib_metadata",
             "--no-deps joeynmt==2.3.0",
         ),
@@ -59,7 +63,10 @@ PEERS = {
             "setuptools<70 wheel cython<3 numpy<1.24",
             # without torch it skips the extensions whose sources are missing from its archive
             "--no-deps --no-build-isolation --no-cache-dir fairseq==0.12.2",
-            f"{TORCH} cffi regex sacrebleu<2.5 tqdm bitarray {PIECES} packaging omegaconf<2.1 hydra-core>=1.0.7,<1.1",
+            (
+                f"{TORCH} cffi regex sacrebleu<2.5 tqdm bitarray {PIECES} packaging omegaconf<2.1"
+                " hydra-core>=1.0.7,<1.1"
+            ),
         ),
         "fairseq.data.data_utils_fast, fairseq_cli.train",
         OLDER_DEFAULTS,
@@ -67,7 +74,10 @@ PEERS = {
     "opennmt": Peer(
         "OpenNMT-py 3.5.1",
         (
-            f"{TORCH} numpy configargparse sacrebleu pyyaml {PIECES} six tqdm flask waitress rapidfuzz pyonmttok",
+            (
+                f"{TORCH} numpy configargparse sacrebleu pyyaml {PIECES} six tqdm flask waitress"
+                " rapidfuzz pyonmttok"
+            ),
             "tensorboard ctranslate2 subword-nmt spacy pyahocorasick fasttext-wheel",
             "--no-deps OpenNMT-py==3.5.1",
         ),
@@ -76,8 +86,14 @@ PEERS = {
     "eole": Peer(
         "Eole 0.6.4",
         (
-            f"{TORCH} numpy configargparse pydantic>=2 sacrebleu pyyaml {PIECES} six tqdm waitress rapidfuzz pyonmttok",
-            "tensorboard fastapi uvicorn huggingface_hub safetensors rich pandas torch-optimi subword-nmt spacy",
+            (
+                f"{TORCH} numpy configargparse pydantic>=2 sacrebleu pyyaml {PIECES} six tqdm"
+                " waitress rapidfuzz pyonmttok"
+            ),
+            (
+                "tensorboard fastapi uvicorn huggingface_hub safetensors rich pandas torch-optimi"
+                " subword-nmt spacy"
+            ),
             "colorlog fasttext-wheel tokenizers aiohttp",
             "--no-deps eole==0.6.4",
         ),
@@ -111,7 +127,11 @@ def python_of(folder: Path, name: str) -> Path:
     python = root / "bin" / "python"
     if not _is_built(root, mark):
         shutil.rmtree(root, ignore_errors=True)
-        print(f"building the environment of {PEERS[name].version} in {root}", file=sys.stderr, flush=True)
+        print(
+            f"building the environment of {PEERS[name].version} in {root}",
+            file=sys.stderr,
+            flush=True,
+        )
         _build(root, python, PEERS[name])
         (root / MARK).write_text(json.dumps(mark))
     return python
@@ -127,9 +147,21 @@ def _is_built(root: Path, mark: dict[str, str]) -> bool:
 def _build(root: Path, python: Path, peer: Peer) -> None:
     venv.create(root, with_pip=True)
     for packages in peer.installs:
-        _run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages.split()])
+        _run(
+            [
+                python,
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                *packages.split(),
+            ]
+        )
     if peer.site:
-        site_packages = _run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"])
+        site_packages = _run(
+            [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+        )
         Path(site_packages.strip(), "sitecustomize.py").write_text(peer.site)
     _run([python, "-c", f"import {peer.imports}"])
 
@@ -144,8 +176,12 @@ def _run(command: list[str | Path]) -> str:
 
 def main() -> None:
     """Build the named environments, or all."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("peers", nargs="*", metavar="PEER", help=f"of {', '.join(PEERS)} [default: all]")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "peers", nargs="*", metavar="PEER", help=f"of {', '.join(PEERS)} [default: all]"
+    )
     parser.add_argument("--environments", type=Path, default=default_folder(), metavar="FOLDER")
     options = parser.parse_args()
     for name in options.peers or PEERS:

@@ -1,18 +1,20 @@
-"""Speed of generation, beside other systems: greedy search and beam 5, batches of 32 and single sources.
+"""Speed of generation, beside other systems: greedy search and beam 5, batches of 32 and single
+sources.
 
     python benchmarks/generation.py [--systems dialog fairseq ...] [--rounds 5] [--clock]
 
-Every response has exactly 32 tokens (the end token is masked). Same sizes for all: S-LSTM (bidirectional encoder of 2 x
-256, decoder of 512, attention over 512), S-Transformer (3 + 3 layers of 256, 4 heads, feed-forward 1,024), embeddings
-of 256, a vocabulary of 8,000, random weights, sources of 16 to 64 tokens; one thread each. One process per system; they
-take turns within a round. Each figure is the best of all rounds: tokens per second of the processor for 32 sources,
+Every response has exactly 32 tokens (the end token is masked). Same sizes for all: S-LSTM
+(bidirectional encoder of 2 x 256, decoder of 512, attention over 512), S-Transformer (3 + 3 layers
+of 256, 4 heads, feed-forward 1,024), embeddings of 256, a vocabulary of 8,000, random weights,
+sources of 16 to 64 tokens; one thread each. One process per system; they take turns within a round.
+Each figure is the best of all rounds: tokens per second of the processor for 32 sources,
 milliseconds for one; with ``--clock`` of the wall clock, which needs an idle machine.
 
     OMP_NUM_THREADS=1 python benchmarks/generation.py --settings [--families lstm ...] [--rounds 5]
 
-What truncations, penalties and banned words cost dialog: milliseconds of the processor for a token of 32 responses
-without and with each of `SETTINGS`, medians, and the median ratio of a round. The tables of 2,000 banned words over
-20,000 pieces: seconds, and MiB.
+What truncations, penalties and banned words cost dialog: milliseconds of the processor for a token
+of 32 responses without and with each of `SETTINGS`, medians, and the median ratio of a round. The
+tables of 2,000 banned words over 20,000 pieces: seconds, and MiB.
 """
 
 from __future__ import annotations
@@ -34,7 +36,14 @@ import environments
 
 PEERS = Path(__file__).parent / "peers"
 sys.path.insert(0, str(PEERS))
-from serving import SPECIAL, TOKENS, VOCABULARY, Generate, padded, serve  # noqa: E402 - beside the peers' scripts
+from serving import (  # noqa: E402
+    SPECIAL,
+    TOKENS,
+    VOCABULARY,
+    Generate,
+    padded,
+    serve,
+)
 
 ROOT = Path(__file__).parents[1]
 SIZES: dict[str, dict[str, Any]] = {
@@ -84,7 +93,9 @@ SYSTEMS = {
 """bfloat16 and int8 of the others: fairseq, JoeyNMT and OpenNMT-py have none on a CPU."""
 
 
-def build(family: str, precision: str, components: dict[int, dict[str, Any]] | None = None) -> Generate:
+def build(
+    family: str, precision: str, components: dict[int, dict[str, Any]] | None = None
+) -> Generate:
     """Return dialog's model with random weights, and searches by number, by default by width."""
     import torch
 
@@ -111,7 +122,9 @@ def build(family: str, precision: str, components: dict[int, dict[str, Any]] | N
         source = torch.tensor(padded(sources, PAD))
         step = NetworkStep(networks.current())
         memory, state = step.start(source, source != PAD)
-        replies = searches[width](step, source.new_full((len(source), 1), BOS), memory, state, source)
+        replies = searches[width](
+            step, source.new_full((len(source), 1), BOS), memory, state, source
+        )
         return [len(best.tokens) for best, *_ in replies]
 
     return generate
@@ -119,7 +132,10 @@ def build(family: str, precision: str, components: dict[int, dict[str, Any]] | N
 
 def print_settings(families: Sequence[str], rounds: int) -> None:
     """Print what each of `SETTINGS` costs, and the tables of a long list of banned words."""
-    print("| model | search | setting | ms without | ms | ratio |\n| --- | --- | --- | ---: | ---: | ---: |")
+    print(
+        "| model | search | setting | ms without | ms | ratio |\n| --- | --- | --- | ---: | ---: |"
+        " ---: |"
+    )
     components = {}
     for number, (search, added) in enumerate(SETTINGS):
         components |= {2 * number: search, 2 * number + 1: search | added}
@@ -132,9 +148,12 @@ def print_settings(families: Sequence[str], rounds: int) -> None:
                 generate(texts(32, seed=turn), number)
                 measured += [1000 * (time.process_time() - began) / TOKENS] if turn else []
         for number, (search, added) in enumerate(SETTINGS):
-            before, after = times[2 * number], times[2 * number + 1]
+            before = times[2 * number]
+            after = times[2 * number + 1]
             ratio = statistics.median(one / other for one, other in zip(after, before, strict=True))
-            figures = f"{statistics.median(before):.2f} | {statistics.median(after):.2f} | {ratio:.2f}"
+            figures = (
+                f"{statistics.median(before):.2f} | {statistics.median(after):.2f} | {ratio:.2f}"
+            )
             print(f"| {family} | {plain(search)} | {plain(added)} | {figures} |", flush=True)
     print_banned_words(2000, 20000)
 
@@ -151,17 +170,31 @@ def print_banned_words(count: int, vocabulary: int) -> None:
     generator = random.Random(1)
 
     def word(shortest: int) -> str:
-        return "".join(generator.choices("etaoinshrdlucmfwygpbvk", k=generator.randint(shortest, shortest + 6)))
+        return "".join(
+            generator.choices("etaoinshrdlucmfwygpbvk", k=generator.randint(shortest, shortest + 6))
+        )
 
     pieces = [*(bytes([byte]) for byte in range(256))]
-    pieces += [f"{' ' * generator.randint(0, 1)}{word(2)}".encode() for _ in range(vocabulary - len(pieces))]
+    pieces += [
+        f"{' ' * generator.randint(0, 1)}{word(2)}".encode()
+        for _ in range(vocabulary - len(pieces))
+    ]
     words = [word(4) for _ in range(count)]
-    began, used = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    began = time.process_time()
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     banned = BannedWords.build(words, pieces)
-    seconds, peak = time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - used
-    tables = [*vars(banned).values(), *vars(banned.completing).values(), *vars(banned.completing_at_end).values()]
+    seconds = time.process_time() - began
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - used
+    tables = [
+        *vars(banned).values(),
+        *vars(banned.completing).values(),
+        *vars(banned.completing_at_end).values(),
+    ]
     size = sum(getattr(table, "nbytes", 0) for table in tables)
-    print(f"{count} banned words over {vocabulary} pieces: {seconds:.2f} s, {size / 2**20:.1f} MiB", end="")
+    print(
+        f"{count} banned words over {vocabulary} pieces: {seconds:.2f} s, {size / 2**20:.1f} MiB",
+        end="",
+    )
     print(f" ({peak / 1024:.0f} MiB more than before while they are built)")
 
 
@@ -173,10 +206,19 @@ class Server:
         environment = SYSTEMS[name].environment
         python = environments.python_of(folder, environment) if environment else sys.executable
         script = [str(PEERS / f"generate_{name}.py")] if environment else [__file__, "--serve"]
-        variables = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": "" if environment else str(ROOT)}
+        variables = {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": "" if environment else str(ROOT),
+        }
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(
-            [str(python), *script], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, env=variables
+            [str(python), *script],
+            stdin=pipe,
+            stdout=pipe,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=variables,
         )
 
     def measure(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -189,44 +231,71 @@ class Server:
         return dict(json.loads(line)) if line else {"error": "the process has ended"}
 
 
-def rows_of_table(servers: Sequence[Server], family: str, rounds: int, clock: str) -> Iterator[list[str]]:
+def rows_of_table(
+    servers: Sequence[Server], family: str, rounds: int, clock: str
+) -> Iterator[list[str]]:
     """Yield a row for each system and precision of a family; systems take turns within a round."""
-    variants = [(server, precision) for server in servers for precision in getattr(SYSTEMS[server.name], family)]
-    figures: dict[tuple[str, str], list[str]] = {(server.name, precision): [] for server, precision in variants}
+    variants = [
+        (server, precision)
+        for server in servers
+        for precision in getattr(SYSTEMS[server.name], family)
+    ]
+    figures: dict[tuple[str, str], list[str]] = {
+        (server.name, precision): [] for server, precision in variants
+    }
     for width, rows in CELLS:
         best: dict[tuple[str, str], float] = {}
         for turn in range(rounds * (1 if rows > 1 else 4) + 1):  # the first warms up
             sources = texts(rows, seed=turn)
             for server, precision in list(variants):
-                answer = server.measure({"family": family, "precision": precision, "width": width, "sources": sources})
+                answer = server.measure(
+                    {"family": family, "precision": precision, "width": width, "sources": sources}
+                )
                 if "error" in answer:
-                    print(f"{server.name}, {family}, {precision}: {answer['error']}", file=sys.stderr, flush=True)
+                    print(
+                        f"{server.name}, {family}, {precision}: {answer['error']}",
+                        file=sys.stderr,
+                        flush=True,
+                    )
                     variants.remove((server, precision))
                 elif turn:
                     key = server.name, precision
                     best[key] = min(best.get(key, float("inf")), answer[clock])
         for key, seconds in best.items():
-            figures[key].append(f"{rows * TOKENS / seconds:,.0f}" if rows > 1 else f"{1000 * seconds:.1f}")
+            figures[key].append(
+                f"{rows * TOKENS / seconds:,.0f}" if rows > 1 else f"{1000 * seconds:.1f}"
+            )
     for (name, precision), cells in figures.items():
         yield [family, name, precision, *cells]
 
 
 def texts(rows: int, seed: int) -> list[list[int]]:
     """Return random sources; all rounds have the same lengths, 16 to 64, or 40 for a single one."""
-    lengths = [40] if rows == 1 else [64 - 48 * row // (rows - 1) for row in range(rows)]  # some peers need this order
+    # some peers need this order
+    lengths = [40] if rows == 1 else [64 - 48 * row // (rows - 1) for row in range(rows)]
     generator = random.Random(seed)
     return [[generator.randrange(SPECIAL, VOCABULARY) for _ in range(length)] for length in lengths]
 
 
 def main() -> None:
     """Print a table for each family."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
     parser.add_argument("--families", nargs="+", choices=SIZES, default=list(SIZES))
-    parser.add_argument("--rounds", type=int, default=5, help="of batches; four times as many of single sources")
-    parser.add_argument("--clock", action="store_const", const="clock", default="processor", help="wall clock")
-    parser.add_argument("--environments", type=Path, default=environments.default_folder(), metavar="FOLDER")
-    parser.add_argument("--settings", action="store_true", help="measure truncations, penalties and banned words")
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="of batches; four times as many of single sources"
+    )
+    parser.add_argument(
+        "--clock", action="store_const", const="clock", default="processor", help="wall clock"
+    )
+    parser.add_argument(
+        "--environments", type=Path, default=environments.default_folder(), metavar="FOLDER"
+    )
+    parser.add_argument(
+        "--settings", action="store_true", help="measure truncations, penalties and banned words"
+    )
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:

@@ -2,9 +2,10 @@
 
     OMP_NUM_THREADS=1 python benchmarks/kernels.py [--rounds 3]
 
-Each case is a training step (forward, backward) of a model of configs/model on a batch of a recipe's size. Steps with
-the readable path and with the kernel alternate in one process. Columns: CPU seconds of a step, medians; the median of
-the ratios of successive steps, kernel / readable; MiB that a step adds to the process at its peak, and their ratio.
+Each case is a training step (forward, backward) of a model of configs/model on a batch of a
+recipe's size. Steps with the readable path and with the kernel alternate in one process. Columns:
+CPU seconds of a step, medians; the median of the ratios of successive steps, kernel / readable; MiB
+that a step adds to the process at its peak, and their ratio.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from dialog.models.attention import Attention
 from dialog.models.seq2seq import Seq2Seq
 
 MODELS = Path(__file__).parents[1] / "configs" / "model"
-VOCABULARY, PADDING, TARGET = 8000, 0, 16
+VOCABULARY = 8000
+PADDING = 0
+TARGET = 16
 
 
 class Case(NamedTuple):
@@ -48,15 +51,31 @@ def fused_float32() -> contextlib.AbstractContextManager[Any]:
 
 
 CASES = (
-    Case("additive_loop", "lstm_bahdanau", 64, 48, 0.0, lambda: mock.patch.object(Attention, "additive", None)),
-    Case("additive_loop", "lstm_bahdanau", 32, 96, 0.0, lambda: mock.patch.object(Attention, "additive", None)),
+    Case(
+        "additive_loop",
+        "lstm_bahdanau",
+        64,
+        48,
+        0.0,
+        lambda: mock.patch.object(Attention, "additive", None),
+    ),
+    Case(
+        "additive_loop",
+        "lstm_bahdanau",
+        32,
+        96,
+        0.0,
+        lambda: mock.patch.object(Attention, "additive", None),
+    ),
     Case(
         "blockwise_attention",
         "transformer",
         8,
         1024,
         0.2,
-        lambda: mock.patch("dialog.models.attention.multi_head.would_fill_memory", return_value=False),
+        lambda: mock.patch(
+            "dialog.models.attention.multi_head.would_fill_memory", return_value=False
+        ),
     ),
     Case("recurrent_loop", "lstm_bahdanau", 64, 48, 0.0, fused_float32, mixed=True),
     Case("recurrent_loop", "lstm_bahdanau", 32, 96, 0.0, fused_float32, mixed=True),
@@ -92,7 +111,8 @@ def measure(step: Callable[[], None]) -> tuple[float, float]:
     """Return CPU seconds and the bytes that the step adds at its peak."""
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # resets the peak
-    resident, start = memory("VmRSS"), time.process_time()
+    resident = memory("VmRSS")
+    start = time.process_time()
     step()
     return time.process_time() - start, memory("VmHWM") - resident
 
@@ -100,14 +120,17 @@ def measure(step: Callable[[], None]) -> tuple[float, float]:
 def row(case: Case, rounds: int) -> str:
     """Measure a case; return its line of the table."""
     step = step_of(case)
-    readable, kernel = [], []
+    readable = []
+    kernel = []
     for _ in range(rounds + 1):
         with case.readable():
             readable.append(measure(step))
         kernel.append(measure(step))
     pairs = list(zip(readable[1:], kernel[1:], strict=True))  # the first round is warm-up
     seconds = [statistics.median(side[0] for side in sides) for sides in zip(*pairs, strict=True)]
-    peaks = [statistics.median(side[1] for side in sides) / 2**20 for sides in zip(*pairs, strict=True)]
+    peaks = [
+        statistics.median(side[1] for side in sides) / 2**20 for sides in zip(*pairs, strict=True)
+    ]
     ratio = statistics.median(fast[0] / slow[0] for slow, fast in pairs)
     sizes = f"{case.kernel} | {case.model} | {case.rows} x {case.source}"
     times = f"{seconds[0]:.2f} | {seconds[1]:.2f} | {ratio:.2f}"
@@ -116,12 +139,17 @@ def row(case: Case, rounds: int) -> str:
 
 def main() -> None:
     """Print a row for each case."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="name of a kernel")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    print("| kernel | model | rows x source | readable s | kernel s | ratio | readable MiB | kernel MiB | ratio |")
+    print(
+        "| kernel | model | rows x source | readable s | kernel s | ratio | readable MiB | kernel"
+        " MiB | ratio |"
+    )
     print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     for case in CASES:
         if options.only in case.kernel:

@@ -1,23 +1,30 @@
-"""Compare the preparation of DailyDialog, and of multiples of it, with JoeyNMT and fairseq: time and peak memory.
+"""Compare the preparation of DailyDialog, and of multiples of it, with JoeyNMT and fairseq: time
+and peak memory.
 
-    python benchmarks/preparation.py DAILYDIALOG [FACTOR ...] [--peers joeynmt fairseq] [--only PATTERN] [--limit TIMES]
+    python benchmarks/preparation.py DAILYDIALOG [FACTOR ...] [--peers joeynmt fairseq] [--only
+    PATTERN] [--limit TIMES]
 
-DAILYDIALOG is the unpacked archive; at a FACTOR (1, 10 and 100) its training split is repeated FACTOR times. Missing
-environments of the peers are built (benchmarks/environments.py). Linux only: memory is read from /proc.
+DAILYDIALOG is the unpacked archive; at a FACTOR (1, 10 and 100) its training split is repeated
+FACTOR times. Missing environments of the peers are built (benchmarks/environments.py). Linux only:
+memory is read from /proc.
 
-Every system learns a BPE of 8,000 pieces from at most a million distinct training turns, with two workers:
+Every system learns a BPE of 8,000 pieces from at most a million distinct training turns, with two
+workers:
 
-- dialog: `dialog prepare dailydialog/transformer`, from raw files to the store that training maps. It checks every
-  record, stores each turn once, and sorts the examples by length. With `--workers 2` and in one process.
-- fairseq: sentencepiece (two threads), its pieces as text, `fairseq-preprocess --workers 2` with that vocabulary.
-- JoeyNMT: sentencepiece (two threads), `load_data`, and one pass of its DataLoader with two workers, which
-  computes the ids. It stores none: this pass is repeated in every epoch.
+- dialog: `dialog prepare dailydialog/transformer`, from raw files to the store that training maps.
+  It checks every record, stores each turn once, and sorts the examples by length. With
+  `--workers 2` and in one process.
+- fairseq: sentencepiece (two threads), its pieces as text, `fairseq-preprocess --workers 2` with
+  that vocabulary.
+- JoeyNMT: sentencepiece (two threads), `load_data`, and one pass of its DataLoader with two
+  workers, which computes the ids. It stores none: this pass is repeated in every epoch.
 
-The peers read text pairs of a response and its context of up to three turns, without marks between them; writing these
-is not timed. Columns: wall-clock and CPU seconds; white-space words of the raw turns of all splits per second; peak
-MiB, shared pages counted once; seconds and MiB relative to the first system; peak relative to the same system at the
-previous factor. With `--limit 2` a system that takes more than twice the first one's time is stopped; values at that
-moment are marked `>` and are lower bounds.
+The peers read text pairs of a response and its context of up to three turns, without marks between
+them; writing these is not timed. Columns: wall-clock and CPU seconds; white-space words of the raw
+turns of all splits per second; peak MiB, shared pages counted once; seconds and MiB relative to the
+first system; peak relative to the same system at the previous factor. With `--limit 2` a system
+that takes more than twice the first one's time is stopped; values at that moment are marked `>` and
+are lower bounds.
 """
 
 from __future__ import annotations
@@ -39,7 +46,9 @@ from typing import NamedTuple
 from environments import default_folder, python_of
 
 SPLITS = ("train", "validation", "test")
-SOURCE, TARGET, TURNS = "source", "target", "turns"
+SOURCE = "source"
+TARGET = "target"
+TURNS = "turns"
 CONTEXT = 3
 PEERS = Path(__file__).with_name("preparation_peers.py")
 COLUMNS = ("seconds", "cpu s", "words/s", "MiB", "x seconds", "x MiB", "growth")
@@ -72,11 +81,16 @@ def repeat(corpus: Path, folder: Path, factor: int) -> None:
 
 
 def write_pairs(corpus: Path, folder: Path) -> int:
-    """Write files of sources, targets and turns for each split; return the number of white-space words."""
+    """Write files of sources, targets and turns for each split; return the number of white-space
+    words.
+    """
     words = 0
     folder.mkdir()
     for split in SPLITS:
-        files = {kind: (folder / f"{split}.{kind}").open("w", encoding="utf-8") for kind in (SOURCE, TARGET, TURNS)}
+        files = {
+            kind: (folder / f"{split}.{kind}").open("w", encoding="utf-8")
+            for kind in (SOURCE, TARGET, TURNS)
+        }
         for turns in dialogues(corpus / split / f"dialogues_{split}.txt"):
             words += sum(len(turn.split()) for turn in turns)
             print(*turns, sep="\n", file=files[TURNS])
@@ -98,7 +112,9 @@ def dialogues(path: Path) -> Iterator[list[str]]:
 # ------------------------------------------------------------------ routes
 
 
-def routes(corpus: Path, pairs: Path, work: Path, peers: Mapping[str, Path]) -> dict[str, list[Command]]:
+def routes(
+    corpus: Path, pairs: Path, work: Path, peers: Mapping[str, Path]
+) -> dict[str, list[Command]]:
     """Return the commands of each system; peers run in the Python of their environments."""
     ours = ["prepare", "dailydialog/transformer", f"data.path={corpus}", "data.first_turns=false"]
     commands: dict[str, list[Command]] = {
@@ -107,7 +123,11 @@ def routes(corpus: Path, pairs: Path, work: Path, peers: Mapping[str, Path]) -> 
     }
     if fairseq := peers.get("fairseq"):
         learn, pieces = ([fairseq, PEERS, step, pairs, work] for step in ("learn", "pieces"))
-        commands["fairseq"] = [learn, pieces, [fairseq, "-m", "fairseq_cli.preprocess", *_fairseq_options(work)]]
+        commands["fairseq"] = [
+            learn,
+            pieces,
+            [fairseq, "-m", "fairseq_cli.preprocess", *_fairseq_options(work)],
+        ]
     if joeynmt := peers.get("joeynmt"):
         commands["JoeyNMT"] = [[joeynmt, PEERS, step, pairs, work] for step in ("learn", "joeynmt")]
     return commands
@@ -117,16 +137,30 @@ def _fairseq_options(work: Path) -> Command:
     prefixes = zip(("--trainpref", "--validpref", "--testpref"), SPLITS, strict=True)
     files = [part for option, split in prefixes for part in (option, work / split)]
     vocabulary = ["--joined-dictionary", "--srcdict", work / "dict.txt", "--workers", "2"]
-    return ["--source-lang", SOURCE, "--target-lang", TARGET, *files, *vocabulary, "--destdir", work / "bin"]
+    return [
+        "--source-lang",
+        SOURCE,
+        "--target-lang",
+        TARGET,
+        *files,
+        *vocabulary,
+        "--destdir",
+        work / "bin",
+    ]
 
 
 def measure(commands: Sequence[Command], work: Path, log: Path, limit: float) -> Measured:
     """Run the commands within a time limit; return their total times and highest peak."""
-    seconds, processors, peak, finished = 0.0, 0.0, 0.0, True
+    seconds = 0.0
+    processors = 0.0
+    peak = 0.0
+    finished = True
     for command in commands:
         if finished:
             ran = run(command, work, log, limit - seconds)
-            seconds, processors, peak = seconds + ran.seconds, processors + ran.processors, max(peak, ran.peak)
+            seconds = seconds + ran.seconds
+            processors = processors + ran.processors
+            peak = max(peak, ran.peak)
             finished = ran.finished
     return Measured(seconds, processors, peak, finished)
 
@@ -134,11 +168,17 @@ def measure(commands: Sequence[Command], work: Path, log: Path, limit: float) ->
 def run(command: Command, work: Path, log: Path, limit: float) -> Measured:
     """Run a command and sample the memory of its processes until it ends or reaches the limit."""
     environment = {**os.environ, "DIALOG_CACHE": str(work / "cache")}
-    peak, done, finished = 0, 0, True
+    peak = 0
+    done = 0
+    finished = True
     start = time.perf_counter()
     with log.open("ab") as file:
         process = subprocess.Popen(
-            list(map(str, command)), stdout=file, stderr=file, env=environment, start_new_session=True
+            list(map(str, command)),
+            stdout=file,
+            stderr=file,
+            env=environment,
+            start_new_session=True,
         )
         while not done:
             begun = time.perf_counter()
@@ -146,18 +186,23 @@ def run(command: Command, work: Path, log: Path, limit: float) -> Measured:
                 finished = False
                 os.killpg(process.pid, signal.SIGKILL)
             peak = max(peak, memory(process.pid))
-            time.sleep(max(0.05, 20 * (time.perf_counter() - begun)))  # sampling takes a twentieth of the time at most
+            # sampling takes a twentieth of the time at most
+            time.sleep(max(0.05, 20 * (time.perf_counter() - begun)))
             done, status, usage = os.wait4(process.pid, os.WNOHANG)
     seconds = time.perf_counter() - start
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode and finished:
         sys.exit(f"{' '.join(map(str, command))} failed:\n{log.read_text()[-2000:]}")
     # ru_maxrss: the peak of a single process, which sampling may have missed
-    return Measured(seconds, usage.ru_utime + usage.ru_stime, max(peak, usage.ru_maxrss) / 1024, finished)
+    return Measured(
+        seconds, usage.ru_utime + usage.ru_stime, max(peak, usage.ru_maxrss) / 1024, finished
+    )
 
 
 def memory(process: int) -> int:
-    """Return the KiB of a process and its descendants; a page shared by n processes counts 1/n in each."""
+    """Return the KiB of a process and its descendants; a page shared by n processes counts 1/n in
+    each.
+    """
     total = 0
     for number in (process, *descendants(process)):
         try:
@@ -172,7 +217,10 @@ def memory(process: int) -> int:
 def descendants(process: int) -> Iterator[int]:
     """Yield all descendants of a process."""
     try:
-        lists = [task.joinpath("children").read_text() for task in Path(f"/proc/{process}/task").iterdir()]
+        lists = [
+            task.joinpath("children").read_text()
+            for task in Path(f"/proc/{process}/task").iterdir()
+        ]
     except OSError:
         return
     for child in " ".join(lists).split():
@@ -206,9 +254,14 @@ def table(options: argparse.Namespace) -> Iterator[str]:
 
 
 def row(words: int, measured: Measured, first: Measured, before: Measured | None) -> str:
-    """Format the figures of a system, relative to the first and to its own at the previous factor."""
+    """Format the figures of a system, relative to the first and to its own at the previous
+    factor.
+    """
     more, less = ("", "") if measured.finished else (">", "<")
-    ratios = (f"{more}{measured.seconds / first.seconds:.2f}", f"{more}{measured.peak / first.peak:.2f}")
+    ratios = (
+        f"{more}{measured.seconds / first.seconds:.2f}",
+        f"{more}{measured.peak / first.peak:.2f}",
+    )
     growth = f"{more}{measured.peak / before.peak:.2f}" if before else ""
     speed = f"{less}{words / measured.seconds:,.0f}"
     took = (f"{more}{measured.seconds:.1f}", f"{more}{measured.processors:.1f}")
@@ -218,13 +271,21 @@ def row(words: int, measured: Measured, first: Measured, before: Measured | None
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("dailydialog", type=Path, help="the unpacked archive")
     parser.add_argument("factors", type=int, nargs="*", default=[1, 10, 100], metavar="FACTOR")
-    parser.add_argument("--peers", nargs="*", default=[], choices=("joeynmt", "fairseq"), help="beside ours")
-    parser.add_argument("--environments", type=Path, default=default_folder(), metavar="FOLDER", help="of the peers")
+    parser.add_argument(
+        "--peers", nargs="*", default=[], choices=("joeynmt", "fairseq"), help="beside ours"
+    )
+    parser.add_argument(
+        "--environments", type=Path, default=default_folder(), metavar="FOLDER", help="of the peers"
+    )
     parser.add_argument("--only", default="", metavar="PATTERN", help="routes whose names match")
-    parser.add_argument("--limit", type=float, default=math.inf, metavar="TIMES", help="of the first route's time")
+    parser.add_argument(
+        "--limit", type=float, default=math.inf, metavar="TIMES", help="of the first route's time"
+    )
     for line in table(parser.parse_args()):
         print(line, flush=True)
 

@@ -2,10 +2,10 @@
 
     python benchmarks/tasks.py [--only PATTERN] [key=value ...]
 
-Print a Markdown table. Columns: `answer_accuracy` (exact) and `alignment_accuracy` of the test split, in-distribution
-(rare: of the validation split; recall: sources of 196 words only); unseen: `answer_accuracy` out of distribution, on
-longer sources or, for rare, on words that no training response contains. Steps and seconds are those of training, with
-OMP_NUM_THREADS threads.
+Print a Markdown table. Columns: `answer_accuracy` (exact) and `alignment_accuracy` of the test
+split, in-distribution (rare: of the validation split; recall: sources of 196 words only); unseen:
+`answer_accuracy` out of distribution, on longer sources or, for rare, on words that no training
+response contains. Steps and seconds are those of training, with OMP_NUM_THREADS threads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from dialog.runs.evaluation.evaluate import evaluate
 from dialog.runs.load import load
 from dialog.runs.train import train
 
-RECURRENT, TRANSFORMER = "reverse/lstm_bahdanau", "reverse/transformer"
+RECURRENT = "reverse/lstm_bahdanau"
+TRANSFORMER = "reverse/transformer"
 SCORERS = {
     "additive": "{name: additive, size: 64}",
     "dot": "{name: dot}",
@@ -43,7 +44,10 @@ RARE = [
     "data.tokenizer.vocabulary=4000",
 ]
 RECALL = [
-    "data.corpus={task: recall, size: 20000, lengths: [1,190], test_lengths: [190,190], symbols: 6, values: 20}",
+    (
+        "data.corpus={task: recall, size: 20000, lengths: [1,190], test_lengths: [190,190],"
+        " symbols: 6, values: 20}"
+    ),
     "data.max_source=256",
     "data.batch_tokens=8192",
     "trainer.max_steps=2000",
@@ -68,16 +72,29 @@ def rows() -> Iterator[Row]:
         for name in SCORERS:
             yield Row(task, f"LSTM, Bahdanau, {name}", RECURRENT, [*chosen, *attention(name)])
         for name in LUONG:
-            yield Row(task, f"LSTM, Luong, {name}", "reverse/lstm_luong", [*chosen, *attention(name)])
+            yield Row(
+                task, f"LSTM, Luong, {name}", "reverse/lstm_luong", [*chosen, *attention(name)]
+            )
         yield Row(task, "Transformer", TRANSFORMER, chosen)
     for head in ("pointer", "vocabulary"):
-        for family, recipe in (("LSTM, Luong, bilinear", "reverse/lstm_luong"), ("Transformer", TRANSFORMER)):
+        for family, recipe in (
+            ("LSTM, Luong, bilinear", "reverse/lstm_luong"),
+            ("Transformer", TRANSFORMER),
+        ):
             yield Row(
-                "sort", f"{family}, head {head}", recipe, ["data.corpus.task=sort", f"model.head={{name: {head}}}"]
+                "sort",
+                f"{family}, head {head}",
+                recipe,
+                ["data.corpus.task=sort", f"model.head={{name: {head}}}"],
             )
     for head in ("pointer_generator", "vocabulary"):
-        for family, recipe in (("LSTM, Bahdanau, additive", RECURRENT), ("Transformer", TRANSFORMER)):
-            yield Row("rare", f"{family}, head {head}", recipe, [*RARE, f"model.head={{name: {head}}}"])
+        for family, recipe in (
+            ("LSTM, Bahdanau, additive", RECURRENT),
+            ("Transformer", TRANSFORMER),
+        ):
+            yield Row(
+                "rare", f"{family}, head {head}", recipe, [*RARE, f"model.head={{name: {head}}}"]
+            )
     for name in ("bilinear", "none"):
         yield Row("recall", f"LSTM, Bahdanau, {name}", RECURRENT, [*RECALL, *attention(name)])
 
@@ -97,7 +114,9 @@ def measure(row: Row, overrides: Sequence[str], folder: Path) -> dict[str, Any]:
     if row.task == "rare":
         unseen = evaluate(run, "test", quiet=True).metrics
     elif longer := LONGER.get(row.task):
-        unseen = evaluate(load(folder, overrides=[f"data.corpus.test_lengths={longer}"]), "test", quiet=True).metrics
+        unseen = evaluate(
+            load(folder, overrides=[f"data.corpus.test_lengths={longer}"]), "test", quiet=True
+        ).metrics
     return {
         "exact": seen["answer_accuracy"],
         "alignment": seen.get("alignment_accuracy"),
@@ -110,8 +129,12 @@ def measure(row: Row, overrides: Sequence[str], folder: Path) -> dict[str, Any]:
 
 def main() -> None:
     """Print the table, each row as soon as it is measured."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", metavar="PATTERN", help="rows whose task and mechanism match")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--only", default="", metavar="PATTERN", help="rows whose task and mechanism match"
+    )
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="for every row")
     options = parser.parse_args()
     print("| task | mechanism | exact | alignment | unseen | parameters | steps | seconds |")
@@ -121,7 +144,10 @@ def main() -> None:
             continue
         with tempfile.TemporaryDirectory() as folder:
             result = measure(row, options.overrides, Path(folder) / "run")
-        shares = (f"{result[key]:.1%}" if result[key] is not None else "" for key in ("exact", "alignment", "unseen"))
+        shares = (
+            f"{result[key]:.1%}" if result[key] is not None else ""
+            for key in ("exact", "alignment", "unseen")
+        )
         numbers = f"{result['parameters']:,} | {result['steps']:,} | {result['seconds']:.0f}"
         print(f"| {row.task} | {row.mechanism} | {' | '.join(shares)} | {numbers} |", flush=True)
 

@@ -1,21 +1,26 @@
-"""Compare training speed with peer systems, each run through its own trainer, on the same text with the same sizes.
+"""Compare training speed with peer systems, each run through its own trainer, on the same text with
+the same sizes.
 
-    python benchmarks/training.py data.path=DAILYDIALOG [KEY=VALUE ...] [--peers all] [--lengths] [--results FILE]
+    python benchmarks/training.py data.path=DAILYDIALOG [KEY=VALUE ...] [--peers all] [--lengths]
+    [--results FILE]
 
-Print Markdown tables. Each measurement is appended to FILE at once, one JSON line per run; a second call measures
-only what FILE lacks, so a crash loses nothing (`--again` also repeats failures, `--table` only prints).
+Print Markdown tables. Each measurement is appended to FILE at once, one JSON line per run; a second
+call measures only what FILE lacks, so a crash loses nothing (`--again` also repeats failures,
+`--table` only prints).
 
-The text is DailyDialog in 8,000 pieces, prepared by `dialog prepare`: contexts of up to three turns and 64 tokens,
-responses of up to 32 tokens. The peers read the same ids as words. Batches have about 1,000 target tokens: dialog's by
-a token budget, the peers' by the equivalent number of examples, grouped by length as they do. AdamW (OpenNMT-py has
-only Adam), learning rate 1e-3, gradients clipped at 1, dropout 0.1, label smoothing 0.1.
+The text is DailyDialog in 8,000 pieces, prepared by `dialog prepare`: contexts of up to three turns
+and 64 tokens, responses of up to 32 tokens. The peers read the same ids as words. Batches have
+about 1,000 target tokens: dialog's by a token budget, the peers' by the equivalent number of
+examples, grouped by length as they do. AdamW (OpenNMT-py has only Adam), learning rate 1e-3,
+gradients clipped at 1, dropout 0.1, label smoothing 0.1.
 
-- lstm: bidirectional encoder 1 x 512, decoder 1 x 512, embeddings 256, additive attention over 512 (fairseq has only
-  dot attention, which is cheaper; bare has none). lstm2 has two layers each.
+- lstm: bidirectional encoder 1 x 512, decoder 1 x 512, embeddings 256, additive attention over 512
+  (fairseq has only dot attention, which is cheaper; bare has none). lstm2 has two layers each.
 - transformer: 3 + 3 layers of size 256, 4 heads, feed-forward 1,024.
 
-Every run is a separate process; the systems take turns and the steps of all rounds are pooled. With `--lengths` all
-sources have one length, 32 to 2,048. Families, precisions, systems and lengths are options.
+Every run is a separate process; the systems take turns and the steps of all rounds are pooled. With
+`--lengths` all sources have one length, 32 to 2,048. Families, precisions, systems and lengths are
+options.
 """
 
 from __future__ import annotations
@@ -36,7 +41,7 @@ from environments import PEERS, NotBuiltError, default_folder, python_of
 from training_table import Row, as_markdown
 from training_texts import Texts, daily, even, tiny
 
-from dialog.profiling.bound import gemm_peak
+from dialog.benchmark.bound import gemm_peak
 from dialog.runs.environment import environment
 from dialog.training.optimization.precision import has_bfloat16
 
@@ -50,7 +55,9 @@ LIMIT = 1800
 
 
 class System(NamedTuple):
-    """A system: its name in tables, its script in `peers`, its environment, and its families and precisions."""
+    """A system: its name in tables, its script in `peers`, its environment, and its families and
+    precisions.
+    """
 
     title: str
     script: str = ""
@@ -66,7 +73,9 @@ SYSTEMS = {
     "opennmt": System(PEERS["opennmt"].version, "train_opennmt.py", "opennmt"),
     "eole": System(PEERS["eole"].version, "train_eole.py", "eole", precisions=BOTH),
     "fairseq": System(PEERS["fairseq"].version, "train_fairseq.py", "fairseq"),
-    "marian": System(PEERS["marian"].version + ", Marian", "train_marian.py", "marian", FAMILIES[1:2], BOTH),
+    "marian": System(
+        PEERS["marian"].version + ", Marian", "train_marian.py", "marian", FAMILIES[1:2], BOTH
+    ),
     "tutorial": System("tutorial loop", "train_plain.py", families=FAMILIES[:1]),
     "bare": System("nn.LSTM without attention", "train_plain.py", families=FAMILIES[:1]),
 }
@@ -91,7 +100,8 @@ def wanted(options: argparse.Namespace) -> Iterator[Row]:
 def measure(row: Row, texts: Texts, python: str, options: argparse.Namespace) -> dict[str, Any]:
     """Return the figures of one run, or its error."""
     system = SYSTEMS[row.system]
-    extra = [key for key in options.overrides if not (row.length and key.startswith("data.path="))]  # generated text
+    # generated text
+    extra = [key for key in options.overrides if not (row.length and key.startswith("data.path="))]
     overrides = [*texts.overrides, *sizes(row.family), f"trainer.precision={row.precision}", *extra]
     if row.system in ("dialog", "loop") and texts.small:
         overrides = [*overrides, *texts.small]
@@ -99,7 +109,12 @@ def measure(row: Row, texts: Texts, python: str, options: argparse.Namespace) ->
         output = Path(work) / "figures.json"
         content = {
             **row._asdict(),
-            **{"recipe": texts.recipe, "overrides": overrides, "text": str(texts.folder), "rows": texts.rows},
+            **{
+                "recipe": texts.recipe,
+                "overrides": overrides,
+                "text": str(texts.folder),
+                "rows": texts.rows,
+            },
             **{"examples": texts.examples, "vocabulary": texts.vocabulary},
             **{"layers": layers(row.family), "work": work, "output": str(output)},
             **{"warm_up": options.warm_up, "steps": options.steps, "launched": time.time()},
@@ -124,17 +139,23 @@ def measure(row: Row, texts: Texts, python: str, options: argparse.Namespace) ->
 
 
 def run(command: Sequence[str], output: Path, log: Path) -> dict[str, Any]:
-    """Run a process; return the JSON that it writes to a file or to standard output, or its error."""
+    """Run a process; return the JSON that it writes to a file or to standard output, or its
+    error.
+    """
     with log.open("w") as file, output.open("w") as out:
         try:
-            done = subprocess.run(command, stdout=file if "--json" not in command else out, stderr=file, timeout=LIMIT)
+            done = subprocess.run(
+                command, stdout=file if "--json" not in command else out, stderr=file, timeout=LIMIT
+            )
         except subprocess.TimeoutExpired:
             return {"error": f"not finished in {LIMIT} seconds"}
     try:
         figures: dict[str, Any] = json.loads(output.read_text())
     except ValueError:
         lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-        ended = "killed, perhaps out of memory" if done.returncode < 0 else f"exit {done.returncode}"
+        ended = (
+            "killed, perhaps out of memory" if done.returncode < 0 else f"exit {done.returncode}"
+        )
         return {"error": f"{ended}: {' / '.join(lines[-3:])[-500:]}"}
     return {"figures": figures.get("training", figures)}
 
@@ -152,7 +173,11 @@ def sizes(family: str) -> list[str]:
         return [*common, f"model.encoder={part}", f"model.decoder={part}"]
     size = f"size: 512, layers: {layers(family)}"
     attention = "attention: {name: additive, size: 512}"
-    return [*common, f"model.encoder={{name: lstm, {size}}}", f"model.decoder={{name: lstm, {size}, {attention}}}"]
+    return [
+        *common,
+        f"model.encoder={{name: lstm, {size}}}",
+        f"model.decoder={{name: lstm, {size}, {attention}}}",
+    ]
 
 
 def pythons(options: argparse.Namespace) -> dict[str, str]:
@@ -190,17 +215,30 @@ def collect(options: argparse.Namespace) -> list[dict[str, Any]]:
         prepared: dict[tuple[str, int], Texts] = {}
         for place, row in enumerate(missing, start=1):
             recipe = "transformer" if row.family == "transformer" else "lstm"
-            texts = prepared.get((recipe, row.length)) or texts_of(row, recipe, Path(folder), options)
+            texts = prepared.get((recipe, row.length)) or texts_of(
+                row, recipe, Path(folder), options
+            )
             prepared[recipe, row.length] = texts
             began = time.monotonic()
             home = homes[row.system]
-            result = {"error": home[1:]} if home.startswith(":") else measure(row, texts, home, options)
-            line = {"row": row._asdict(), **result, "gemm": gemm_peak(row.precision, "cpu"), **marks()}
+            result = (
+                {"error": home[1:]} if home.startswith(":") else measure(row, texts, home, options)
+            )
+            line = {
+                "row": row._asdict(),
+                **result,
+                "gemm": gemm_peak(row.precision, "cpu"),
+                **marks(),
+            }
             with options.results.open("a") as file:
                 file.write(json.dumps(line) + "\n")
             results.append(line)
             outcome = result.get("error") or f"{time.monotonic() - began:.0f} s"
-            print(f"{place}/{len(missing)} {' '.join(map(str, row))}: {outcome}", file=sys.stderr, flush=True)
+            print(
+                f"{place}/{len(missing)} {' '.join(map(str, row))}: {outcome}",
+                file=sys.stderr,
+                flush=True,
+            )
     return results
 
 
@@ -209,46 +247,87 @@ def texts_of(row: Row, recipe: str, folder: Path, options: argparse.Namespace) -
     place = folder / f"{recipe}-{row.length}"
     if options.quick:
         return tiny(place, recipe)
-    return even(place, recipe, row.length) if row.length else daily(place, recipe, options.overrides)
+    return (
+        even(place, recipe, row.length) if row.length else daily(place, recipe, options.overrides)
+    )
 
 
 def marks() -> dict[str, Any]:
     """Return the time and the environment."""
     here = environment()
     return {
-        "environment": {key: here[key] for key in ("dialog", "git", "torch", "python", "cpu", "cores", "threads")}
+        "environment": {
+            key: here[key]
+            for key in ("dialog", "git", "torch", "python", "cpu", "cores", "threads")
+        }
     } | {"time": datetime.now().astimezone().isoformat(timespec="seconds")}
 
 
 def arguments() -> argparse.Namespace:
     """Parse the command line and fill in dependent defaults."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="for dialog's recipes, such as data.path=DIR")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
-        "--peers", nargs="*", default=[], choices=["all", *PEERS], metavar="PEER", help="to compare with"
+        "overrides",
+        nargs="*",
+        metavar="KEY=VALUE",
+        help="for dialog's recipes, such as data.path=DIR",
+    )
+    parser.add_argument(
+        "--peers",
+        nargs="*",
+        default=[],
+        choices=["all", *PEERS],
+        metavar="PEER",
+        help="to compare with",
     )
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, help="exactly these")
     parser.add_argument("--families", nargs="+", default=FAMILIES[:2], choices=FAMILIES)
     native = BOTH if has_bfloat16("cpu") else FLOAT
-    parser.add_argument("--precisions", nargs="+", default=native, choices=BOTH, help="[those that the hardware has]")
-    parser.add_argument("--steps", type=int, help="measured steps of a round [default: 25; with --lengths 3]")
-    parser.add_argument("--warm-up", type=int, help="warm-up steps before them [default: 5; with --lengths 1]")
+    parser.add_argument(
+        "--precisions",
+        nargs="+",
+        default=native,
+        choices=BOTH,
+        help="[those that the hardware has]",
+    )
+    parser.add_argument(
+        "--steps", type=int, help="measured steps of a round [default: 25; with --lengths 3]"
+    )
+    parser.add_argument(
+        "--warm-up", type=int, help="warm-up steps before them [default: 5; with --lengths 1]"
+    )
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--lengths", nargs="*", type=int, metavar="LENGTH", help=f"of sources [{LENGTHS}]")
-    parser.add_argument("--environments", type=Path, default=default_folder(), metavar="FOLDER", help="of the peers")
-    parser.add_argument("--results", type=Path, default=Path("benchmark-training.jsonl"), metavar="FILE")
+    parser.add_argument(
+        "--lengths", nargs="*", type=int, metavar="LENGTH", help=f"of sources [{LENGTHS}]"
+    )
+    parser.add_argument(
+        "--environments", type=Path, default=default_folder(), metavar="FOLDER", help="of the peers"
+    )
+    parser.add_argument(
+        "--results", type=Path, default=Path("benchmark-training.jsonl"), metavar="FILE"
+    )
     parser.add_argument("--again", action="store_true", help="repeat failed measurements")
-    parser.add_argument("--table", action="store_true", help="print the results so far and measure nothing")
-    parser.add_argument("--quick", action="store_true", help="dialog alone on a tiny corpus, as a test")
+    parser.add_argument(
+        "--table", action="store_true", help="print the results so far and measure nothing"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="dialog alone on a tiny corpus, as a test"
+    )
     options = parser.parse_args()
     if options.lengths == []:
         options.lengths = LENGTHS
     if options.quick:
-        options.steps, options.warm_up, options.rounds = 2, 1, 1
+        options.steps = 2
+        options.warm_up = 1
+        options.rounds = 1
     options.steps = options.steps or (3 if options.lengths else 25)
     options.warm_up = options.warm_up or (1 if options.lengths else 5)
     peers = PEERS if "all" in options.peers else options.peers
-    options.systems = options.systems or [name for name in SYSTEMS if not SYSTEMS[name].peer or name in peers]
+    options.systems = options.systems or [
+        name for name in SYSTEMS if not SYSTEMS[name].peer or name in peers
+    ]
     return options
 
 

@@ -43,9 +43,14 @@ def as_markdown(lines: Sequence[Mapping[str, Any]], titles: Mapping[str, str]) -
             parts.append(f"### {family}\n\n{grid(COLUMNS, rows)}")
         at_lengths = [line for line in of_family if line["row"]["length"]]
         if at_lengths:
-            parts.append(f"### {family}: ms a step (peak MiB) by source length\n\n{_by_length(at_lengths, titles)}")
+            parts.append(
+                f"### {family}: ms a step (peak MiB) by source"
+                f" length\n\n{_by_length(at_lengths, titles)}"
+            )
     failed = {
-        f"- {titles[line['row']['system']]}, {_case(line)}: {line['error']}": 1 for line in lines if "error" in line
+        f"- {titles[line['row']['system']]}, {_case(line)}: {line['error']}": 1
+        for line in lines
+        if "error" in line
     }
     if failed:
         parts.append("Not measured:\n\n" + "\n".join(failed))
@@ -56,11 +61,15 @@ def _main(lines: Sequence[Mapping[str, Any]], titles: Mapping[str, str]) -> Iter
     for (system, precision), group in grouped(lines, "system", "precision").items():
         steps = [step for line in group for step in line["figures"]["each_step"]]
         rates = [step["target_tokens"] / step["seconds"] for step in steps]
-        all_rates = [(step["source_tokens"] + step["target_tokens"]) / step["seconds"] for step in steps]
+        all_rates = [
+            (step["source_tokens"] + step["target_tokens"]) / step["seconds"] for step in steps
+        ]
         speed = median(flops(group[0]["row"], step) / step["seconds"] for step in steps) / 1e9
-        uncounted = system == "loop"  # the same network as dialog's, whose products were counted there
+        # the same network as dialog's, whose products were counted there
+        uncounted = system == "loop"
         bound = max(line["gemm"] for line in lines if line["row"]["precision"] == precision) / 1e9
-        real, places = sum(s["source_tokens"] + s["target_tokens"] for s in steps), sum(s["places"] for s in steps)
+        real = sum(s["source_tokens"] + s["target_tokens"] for s in steps)
+        places = sum(s["places"] for s in steps)
         yield [
             titles[system],
             precision,
@@ -83,7 +92,14 @@ def _by_length(lines: Sequence[Mapping[str, Any]], titles: Mapping[str, str]) ->
     for (system, precision), group in grouped(lines, "system", "precision").items():
         cells = {line["row"]["length"]: _cell(line["figures"]) for line in group}
         rows.append([titles[system], precision, *(cells.get(length, "–") for length in lengths)])
-    return grid(("system", "precision", *(f"{length:,} ({examples[length]} examples)" for length in lengths)), rows)
+    return grid(
+        (
+            "system",
+            "precision",
+            *(f"{length:,} ({examples[length]} examples)" for length in lengths),
+        ),
+        rows,
+    )
 
 
 def _cell(figures: Mapping[str, Any]) -> str:
@@ -93,17 +109,25 @@ def _cell(figures: Mapping[str, Any]) -> str:
 
 def _case(line: Mapping[str, Any]) -> str:
     row = line["row"]
-    return f"{row['family']}, {row['precision']}" + (f", source length {row['length']:,}" if row["length"] else "")
+    return f"{row['family']}, {row['precision']}" + (
+        f", source length {row['length']:,}" if row["length"] else ""
+    )
 
 
 def _circumstances(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if not lines:
         return
     environments = [line["environment"] for line in lines]
-    machines = sorted({f"{here['cpu']}, {here['cores']} cores, {here['threads']} threads" for here in environments})
+    machines = sorted(
+        {
+            f"{here['cpu']}, {here['cores']} cores, {here['threads']} threads"
+            for here in environments
+        }
+    )
     versions = sorted(
         {
-            f"dialog {here['dialog']} ({here['git']}), torch {here['torch']}, Python {here['python']}"
+            f"dialog {here['dialog']} ({here['git']}), torch {here['torch']}, Python"
+            f" {here['python']}"
             for here in environments
         }
     )
@@ -113,11 +137,16 @@ def _circumstances(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         for (precision,), group in grouped(lines, "precision").items()
     )
     steps = sorted({len(line["figures"]["each_step"]) for line in lines})
-    yield f"{'; '.join(machines)}. {'; '.join(versions)}. {', '.join(days)}. Matrix products reach {peaks}."
+    yield (
+        f"{'; '.join(machines)}. {'; '.join(versions)}. {', '.join(days)}. Matrix products reach"
+        f" {peaks}."
+    )
     yield f"Medians over the steps of all rounds ({' or '.join(map(str, steps))} a round)."
 
 
-def grouped(lines: Iterable[Mapping[str, Any]], *keys: str) -> dict[tuple[str, ...], list[Mapping[str, Any]]]:
+def grouped(
+    lines: Iterable[Mapping[str, Any]], *keys: str
+) -> dict[tuple[str, ...], list[Mapping[str, Any]]]:
     """Group lines by the values of their rows under the keys."""
     groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for line in lines:
@@ -135,28 +164,46 @@ def grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def flops(row: Mapping[str, Any], step: Mapping[str, float]) -> float:
-    """Return the FLOPs of a training step over real tokens: three times the forward pass; counted live for dialog.
+    """Return the FLOPs of a training step over real tokens: three times the forward pass; counted
+    live for dialog.
 
-    Others use one formula for the common sizes, so extra or avoided work of a system does not count.
+    Others use one formula for the common sizes, so extra or avoided work of a system does not
+    count.
     """
     if "flops" in step:
         return step["flops"]
-    source, target, rows = step["source_tokens"], step["target_tokens"], step["rows"]
+    source = step["source_tokens"]
+    target = step["target_tokens"]
+    rows = step["rows"]
     if row["family"] == "transformer":
         return 3 * _transformer(source, target, rows)
-    return 3 * _lstm(source, target, rows, 2 if row["family"] == "lstm2" else 1, attends=row["system"] != "bare")
+    return 3 * _lstm(
+        source, target, rows, 2 if row["family"] == "lstm2" else 1, attends=row["system"] != "bare"
+    )
 
 
 def _lstm(source: float, target: float, rows: float, layers: int, *, attends: bool) -> float:
     reading = 2 * (2 * 4 * 256 * (256 + 256)) + (layers - 1) * 2 * (2 * 4 * 256 * (512 + 256))
-    saying = 2 * 4 * 512 * (256 + 512 + 512 * attends) + (layers - 1) * 2 * 4 * 512 * 1024 + 2 * 512 * VOCABULARY
-    keys, query, joined, a_pair = (attends * cost for cost in (2 * 512 * 512, 2 * 512 * 512, 2 * 1024 * 512, 4 * 512))
+    saying = (
+        2 * 4 * 512 * (256 + 512 + 512 * attends)
+        + (layers - 1) * 2 * 4 * 512 * 1024
+        + 2 * 512 * VOCABULARY
+    )
+    keys, query, joined, a_pair = (
+        attends * cost for cost in (2 * 512 * 512, 2 * 512 * 512, 2 * 1024 * 512, 4 * 512)
+    )
     return source * (reading + keys) + target * (saying + query + joined + a_pair * source / rows)
 
 
 def _transformer(source: float, target: float, rows: float) -> float:
-    size, inner, layers = 256, 1024, 3
-    reading = layers * 2 * (4 * size * size + 2 * size * inner + 2 * size * size + 2 * size * source / rows)
+    size = 256
+    inner = 1024
+    layers = 3
+    reading = (
+        layers
+        * 2
+        * (4 * size * size + 2 * size * inner + 2 * size * size + 2 * size * source / rows)
+    )
     mixed = 2 * size * (target + source) / rows
     saying = layers * 2 * (6 * size * size + 2 * size * inner + mixed) + 2 * size * VOCABULARY
     return source * reading + target * saying

@@ -1,4 +1,6 @@
-"""Texts for benchmarks/training.py: dialog's prepared data, and the same ids as words for the peers."""
+"""Texts for benchmarks/training.py: dialog's prepared data, and the same ids as words for the
+peers.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,11 @@ FEW = 100
 """Examples of the validation split that some peers require."""
 RECIPES = {"lstm": "dailydialog/lstm_bahdanau", "transformer": "dailydialog/transformer"}
 DAILY = [
-    *("data.tokenizer={name: byte_bpe, vocabulary: 8000}", "data.context_turns=3", "data.first_turns=false"),
+    *(
+        "data.tokenizer={name: byte_bpe, vocabulary: 8000}",
+        "data.context_turns=3",
+        "data.first_turns=false",
+    ),
     *("data.max_source=64", "data.max_target=32"),
 ]
 ROWS = {2048: 8}
@@ -32,7 +38,9 @@ SMALL = [
 
 
 class Texts(NamedTuple):
-    """A recipe with the overrides that select its data, and the folder with the same text for the peers."""
+    """A recipe with the overrides that select its data, and the folder with the same text for the
+    peers.
+    """
 
     recipe: str
     overrides: list[str]
@@ -58,21 +66,30 @@ def tiny(folder: Path, family: str) -> Texts:
 def even(folder: Path, family: str, length: int) -> Texts:
     """Generate random words: sources of one length, responses of 15 tokens."""
     rows = ROWS.get(length, TARGETS // RESPONSE)
-    corpus, generator = folder / "corpus", random.Random(length)
+    corpus = folder / "corpus"
+    generator = random.Random(length)
     corpus.mkdir(parents=True)
     words = [f"w{number}" for number in range(8000)]
     (corpus / "train.jsonl").write_text(
-        "".join(_dialogue(generator.choices(words, k=length - 2), generator) for _ in range(12 * rows))
+        "".join(
+            _dialogue(generator.choices(words, k=length - 2), generator) for _ in range(12 * rows)
+        )
     )
     for split in ("validation", "test"):
         (corpus / f"{split}.jsonl").write_text(_dialogue(words[: length - 2], generator))
     data = [
-        *("data.corpus={name: jsonl}", f"data.path={corpus}", "data.tokenizer={name: word, vocabulary: 8000}"),
+        *(
+            "data.corpus={name: jsonl}",
+            f"data.path={corpus}",
+            "data.tokenizer={name: word, vocabulary: 8000}",
+        ),
         *("data.context_turns=1", "data.first_turns=false", "data.max_turn_characters=100000"),
         *(f"data.max_source={length}", "data.max_target=32"),
     ]
     texts = prepared(folder, RECIPES[family], data)
-    return texts._replace(rows=rows, overrides=[*data, f"data.batch_tokens={rows * (length + RESPONSE)}"])
+    return texts._replace(
+        rows=rows, overrides=[*data, f"data.batch_tokens={rows * (length + RESPONSE)}"]
+    )
 
 
 def _dialogue(context: Sequence[str], generator: random.Random) -> str:
@@ -81,12 +98,17 @@ def _dialogue(context: Sequence[str], generator: random.Random) -> str:
 
 
 def prepared(folder: Path, recipe: str, overrides: list[str], *, targets: int = TARGETS) -> Texts:
-    """Prepare a recipe's data and write its training split as words; the peers add end tokens themselves."""
+    """Prepare a recipe's data and write its training split as words; the peers add end tokens
+    themselves.
+    """
     store = Store(prepare_data(compose(recipe, overrides).recipe, quiet=False), "train")
     source_mean, target_mean = store.lengths.astype(float).mean(0).tolist()
     vocabulary = len(store.tokenizer)
     folder.mkdir(parents=True, exist_ok=True)
-    for side, ids in (("source", lambda row: store.source(row)[:-1]), ("target", lambda row: store.target(row)[1:-1])):
+    for side, ids in (
+        ("source", lambda row: store.source(row)[:-1]),
+        ("target", lambda row: store.target(row)[1:-1]),
+    ):
         texts = [" ".join(f"t{token}" for token in ids(row)) for row in range(len(store))]
         for name, some in (("train", texts), ("few", list(islice(texts, FEW)))):
             (folder / f"{name}.{side}").write_text("".join(f"{text}\n" for text in some))
@@ -94,4 +116,6 @@ def prepared(folder: Path, recipe: str, overrides: list[str], *, targets: int = 
     (folder / "words").write_text("".join(f"{name}\n" for name in names))
     (folder / "dictionary").write_text("".join(f"{name} 1\n" for name in names))
     budget = f"data.batch_tokens={round(targets * (source_mean + target_mean) / target_mean)}"
-    return Texts(recipe, [*overrides, budget], folder, len(store), vocabulary, round(targets / target_mean))
+    return Texts(
+        recipe, [*overrides, budget], folder, len(store), vocabulary, round(targets / target_mean)
+    )

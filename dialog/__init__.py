@@ -72,7 +72,7 @@ def __dir__() -> list[str]:
     return [*globals(), *PUBLIC]
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - any public object
+def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, so that ``import dialog`` stays light."""
     if name not in PUBLIC:
         raise AttributeError(f"module 'dialog' has no attribute {name!r}")

@@ -1,4 +1,7 @@
-"""Atomic writes: temporary file or folder beside the target, fsync, rename. Locks between processes."""
+"""Atomic writes: temporary file or folder beside the target, fsync, rename.
+
+Locks between processes.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,17 @@ from pathlib import Path
 from dialog.errors import FULL, READ_ONLY, RunError, UserError
 from dialog.escaping import to_json
 
-PARTIAL, LOCK = "partial", "lock"
+PARTIAL = "partial"
+LOCK = "lock"
 """Suffix of an unfinished folder, and its lock file."""
 
 DISK_ERRORS = (*FULL, *READ_ONLY, errno.EIO)
 
 
 def sync(*paths: Path) -> None:
-    """Wait until files, and the entries of folders, are on disk; a rename after it survives a power failure."""
+    """Wait until files, and the entries of folders, are on disk; a rename after it survives a power
+    failure.
+    """
     for path in paths:
         handle = os.open(path, os.O_RDONLY)
         try:
@@ -35,11 +41,15 @@ def sync(*paths: Path) -> None:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Name `path` in errors that name no file or a temporary one beside it, and in a library's error of a full disk."""
+    """Name `path` in errors that name no file or a temporary one beside it, and in a library's
+    error of a full disk.
+    """
     try:
         yield
     except OSError as error:
-        other = error.filename is not None and not Path(error.filename).name.startswith(f".{path.name}.")
+        other = error.filename is not None and not Path(error.filename).name.startswith(
+            f".{path.name}."
+        )
         if other or error.errno not in DISK_ERRORS:
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error
@@ -70,7 +80,9 @@ def rename(new: Path, path: Path) -> None:
 
 
 def keep_as(path: Path, name: str) -> None:
-    """Give a file a second name in its folder, in place of a file that has it; both names exist at any moment."""
+    """Give a file a second name in its folder, in place of a file that has it; both names exist at
+    any moment.
+    """
     other = path.with_name(name)
     with beside(other) as link:
         os.link(path, link)
@@ -79,7 +91,9 @@ def keep_as(path: Path, name: str) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path` that replaces it at the end; on an error `path` stays as it was."""
+    """Yield a temporary path beside `path` that replaces it at the end; on an error `path` stays as
+    it was.
+    """
     with beside(path) as new:
         yield new
         sync(new)
@@ -102,10 +116,11 @@ def write_json(path: Path, content: object) -> None:
 
 @contextmanager
 def lock(path: Path, *, shared: bool = False, wait: bool = False) -> Iterator[bool]:
-    """Lock a file, created if missing, and yield True, or False if another process holds it and `wait` is not set.
+    """Lock a file, created if missing, and yield True, or False if another process holds it and
+    `wait` is not set.
 
-    The system releases the lock when the process ends, however it ends. The file is opened to read and write because
-    machines that share a file system see each other's locks only then.
+    The system releases the lock when the process ends, however it ends. The file is opened to read
+    and write because machines that share a file system see each other's locks only then.
 
     Raises:
         OSError: the file cannot be opened, or its file system has no locks.
@@ -114,7 +129,9 @@ def lock(path: Path, *, shared: bool = False, wait: bool = False) -> Iterator[bo
 
     with path.open("a+") as file:
         try:
-            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+            fcntl.flock(
+                file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB)
+            )
             held = True
         except BlockingIOError:
             held = False
@@ -132,7 +149,9 @@ def run_lock(folder: Path) -> Iterator[None]:
     """
     with lock(folder / ".lock") as held:
         if not held:
-            raise UserError(f"{folder}: another process trains in it; wait until it ends, or stop it")
+            raise UserError(
+                f"{folder}: another process trains in it; wait until it ends, or stop it"
+            )
         yield
 
 
@@ -151,8 +170,8 @@ def new_folder(folder: Path) -> Iterator[Path]:
 def partial_folder(folder: Path) -> Iterator[Path]:
     """Yield a hidden folder beside `folder`, locked by this process and removed at the end.
 
-    Partial folders of killed processes are removed first. The suffix that marks them is given only after locking, so
-    that no process removes a folder in use.
+    Partial folders of killed processes are removed first. The suffix that marks them is given only
+    after locking, so that no process removes a folder in use.
     """
     remove_partial_folders(folder)
     new = folder.parent / f".{folder.name}.{secrets.token_hex(4)}"

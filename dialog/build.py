@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 
 def build_corpus(recipe: Recipe, *, read: bool = True) -> Corpus:
-    """Build the corpus from ``data.path``, else ``$DIALOG_DATA/<corpus>``, else its official source.
+    """Build the corpus from ``data.path``, else ``$DIALOG_DATA/<corpus>``, else its official
+    source.
 
     With ``read``, a missing corpus is downloaded; without, nothing is read or downloaded.
     """
@@ -41,12 +42,16 @@ def build_corpus(recipe: Recipe, *, read: bool = True) -> Corpus:
 
 
 def _build_member(component: Mapping[str, Any], path: str | None = None, *, read: bool) -> Corpus:
-    """Build a corpus, or a member of a mixture; a member has its own ``path`` among its arguments."""
+    """Build a corpus, or a member of a mixture; a member has its own ``path`` among its
+    arguments.
+    """
     name, arguments = name_and_arguments(component)
     downloads = cache() / "downloads"
     path = arguments.pop("path", path)
     if path and not accepts(CORPORA, component, "path"):
-        raise UserError(f"{name} reads no folder; remove the path {path}, or choose a corpus that reads one")
+        raise UserError(
+            f"{name} reads no folder; remove the path {path}, or choose a corpus that reads one"
+        )
     if path and "\0" in str(path):
         raise UserError(f"the path {str(path)!r} contains a NUL character; remove it")
     folder = corpus_folder(name, path, downloads)
@@ -61,7 +66,9 @@ def build_rules(recipe: Recipe) -> ExampleRules:
     """Build the rules by which dialogues become examples."""
     from dialog.data.examples import ExampleRules
 
-    return ExampleRules(**{rule.name: getattr(recipe.data, rule.name) for rule in fields(ExampleRules)})
+    return ExampleRules(
+        **{rule.name: getattr(recipe.data, rule.name) for rule in fields(ExampleRules)}
+    )
 
 
 def build_job(recipe: Recipe) -> Job:
@@ -70,8 +77,18 @@ def build_job(recipe: Recipe) -> Job:
 
     data = recipe.data
     limits = Limits(data.max_source, data.max_target)
-    rules, corpus = build_rules(recipe), build_corpus(recipe)
-    return Job(corpus, data.corpus, data.tokenizer, rules, limits, data.max_dropped, tuple(data.filters), data.layout)
+    rules = build_rules(recipe)
+    corpus = build_corpus(recipe)
+    return Job(
+        corpus,
+        data.corpus,
+        data.tokenizer,
+        rules,
+        limits,
+        data.max_dropped,
+        tuple(data.filters),
+        data.layout,
+    )
 
 
 def build_data(recipe: Recipe, data: Path, tokenizer: Tokenizer) -> DialogDataModule:
@@ -80,7 +97,9 @@ def build_data(recipe: Recipe, data: Path, tokenizer: Tokenizer) -> DialogDataMo
     from dialog.data.tokenizers.bpe_dropout import BpeDropout
 
     with section("data.bpe_dropout"):
-        retokenise = BpeDropout(tokenizer, recipe.data.bpe_dropout) if recipe.data.bpe_dropout else None
+        retokenise = (
+            BpeDropout(tokenizer, recipe.data.bpe_dropout) if recipe.data.bpe_dropout else None
+        )
     with section("data.grouping"):
         return DialogDataModule(
             data,
@@ -115,10 +134,13 @@ def build_model(model: ModelConfig, vocabulary: int) -> Seq2Seq:
     )
 
 
-def build_module(recipe: Recipe, vocabulary: int, tokenizer: Tokenizer | None = None) -> DialogModule:
+def build_module(
+    recipe: Recipe, vocabulary: int, tokenizer: Tokenizer | None = None
+) -> DialogModule:
     """Build the LightningModule, with weights initialised from the recipe's seed.
 
-    Objectives that read text need the tokenizer to train; without it the module can only be inspected.
+    Objectives that read text need the tokenizer to train; without it the module can only be
+    inspected.
     """
     from dialog.data.tokenizers.tokenizer import PAD
     from dialog.training.checkpoints.initial_weights import freeze
@@ -128,10 +150,21 @@ def build_module(recipe: Recipe, vocabulary: int, tokenizer: Tokenizer | None = 
     seed(recipe.seed)
     model = build_model(recipe.model, vocabulary)
     freeze(model, recipe.model.frozen)
-    objective = {key: getattr(recipe.model, key) for key in ("loss", "teacher_forcing", "objectives")}
-    constraints = {name: value for name, value in asdict(recipe.generation).items() if name != "search"}
+    objective = {
+        key: getattr(recipe.model, key) for key in ("loss", "teacher_forcing", "objectives")
+    }
+    constraints = {
+        name: value for name, value in asdict(recipe.generation).items() if name != "search"
+    }
     search = {**constraints, **recipe.generation.search}
-    return DialogModule(model, padding=PAD, optimizer=recipe.optimizer, search=search, tokenizer=tokenizer, **objective)
+    return DialogModule(
+        model,
+        padding=PAD,
+        optimizer=recipe.optimizer,
+        search=search,
+        tokenizer=tokenizer,
+        **objective,
+    )
 
 
 # ------------------------------------------------------------------ training
@@ -144,7 +177,9 @@ def build_trainer(
     callbacks: Sequence[Callback] = (),
     on_best: Callable[[dict[str, Any]], None] | None = None,
 ) -> Trainer:
-    """Build the ``lightning.Trainer`` that writes to a run folder; ``on_best`` gets the content of each best.ckpt."""
+    """Build the ``lightning.Trainer`` that writes to a run folder; ``on_best`` gets the content of
+    each best.ckpt.
+    """
     from dialog.training import trainer
     from dialog.training.callbacks.averaging import build_averaging
     from dialog.training.checkpoints.best_and_last import monitor_named
@@ -162,13 +197,16 @@ def build_trainer(
             every_n_steps=recipe.checkpoint.every_n_steps,
             patience=recipe.checkpoint.patience,
             monitor=monitored,
-            callbacks=[*callbacks, *averages],  # averages last: other callbacks see the weights that were validated
+            # averages last: other callbacks see the weights that were validated
+            callbacks=[*callbacks, *averages],
             on_best=on_best,
         )
 
 
 def with_precision(recipe: Recipe) -> Recipe:
-    """Return the recipe with ``precision: auto`` replaced by the precision that fits this hardware."""
+    """Return the recipe with ``precision: auto`` replaced by the precision that fits this
+    hardware.
+    """
     from dialog.training.optimization.precision import fitting
 
     precision = fitting(recipe.trainer.precision, recipe.trainer.accelerator)

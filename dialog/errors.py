@@ -11,7 +11,8 @@ READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 class UserError(Exception):
-    """Invalid input: one line that states what is wrong, where (file:line or key) and how to fix it.
+    """Invalid input: one line that states what is wrong, where (file:line or key) and how to fix
+    it.
 
     The command line exits with 2.
     """
@@ -27,7 +28,8 @@ class RunError(Exception):
 class LostProcessError(RunError):
     """A distributed training that another process has left.
 
-    Threads of the broken collective sometimes abort the interpreter while it ends, so the command line skips that.
+    Threads of the broken collective sometimes abort the interpreter while it ends, so the command
+    line skips that.
     """
 
 
@@ -36,19 +38,25 @@ class DivergedError(RunError):
 
 
 def is_panic(error: BaseException) -> bool:
-    """Return whether an error is a panic of a library in Rust; its class is not an Exception and cannot be imported."""
+    """Return whether an error is a panic of a library in Rust; its class is not an Exception and
+    cannot be imported.
+    """
     return type(error).__name__ == "PanicException"
 
 
 def disk_error(error: OSError, remedy: str = "run it again") -> UserError | None:
-    """Return the UserError for a disk that is full, read-only or without locks; None for other errors."""
+    """Return the UserError for a disk that is full, read-only or without locks; None for other
+    errors.
+    """
     file = error.filename or "standard output"
     if error.errno in FULL:
         return UserError(f"{file}: {error.strerror}; free disk space and {remedy}")
     if error.errno in READ_ONLY:
         return UserError(f"{file}: {error.strerror}; make it writable, or use a copy, and {remedy}")
     if error.errno == errno.ENOLCK:
-        return UserError(f"{file}: {error.strerror}; use a folder on a file system that has locks, and {remedy}")
+        return UserError(
+            f"{file}: {error.strerror}; use a folder on a file system that has locks, and {remedy}"
+        )
     return None
 
 

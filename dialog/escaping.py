@@ -11,13 +11,16 @@ from typing import Any
 COMMANDS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and line feed, DEL, C1
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # bidirectional controls
-    "\u2028\u2029\ud800-\udfff\ufffe\uffff]"  # line separators; surrogates and noncharacters, invalid in UTF-8 or XML
+    # line separators; surrogates and noncharacters, invalid in UTF-8 or XML
+    "\u2028\u2029\ud800-\udfff\ufffe\uffff]"
 )
 """Characters that control a terminal or reorder a line."""
 
 
 def to_json(content: object, indent: int | None = None) -> str:
-    """Return JSON with null for numbers that are not finite and with terminal control characters escaped."""
+    """Return JSON with null for numbers that are not finite and with terminal control characters
+    escaped.
+    """
     text = json.dumps(finite(content), ensure_ascii=False, allow_nan=False, indent=indent)
     return COMMANDS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)  # all inside strings
 

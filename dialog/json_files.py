@@ -43,5 +43,8 @@ def _json_object(content: bytes, where: str, keys: tuple[str, ...]) -> dict[str,
         raise UserError(f"{where}: damaged ({error}); restore the file from a copy") from error
     missing = [key for key in keys if not isinstance(value, dict) or key not in value]
     if missing or not isinstance(value, dict):
-        raise UserError(f"{where}: damaged (no {missing[0] if missing else 'object'}); restore the file from a copy")
+        raise UserError(
+            f"{where}: damaged (no {missing[0] if missing else 'object'}); restore the file from a"
+            " copy"
+        )
     return value

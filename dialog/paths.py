@@ -19,7 +19,9 @@ GENERATED = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}|seed-\d+")
 
 
 def cache() -> Path:
-    """Return the folder of prepared data and downloads: ``$DIALOG_CACHE``, else below the user's cache folder."""
+    """Return the folder of prepared data and downloads: ``$DIALOG_CACHE``, else below the user's
+    cache folder.
+    """
     if chosen := os.environ.get("DIALOG_CACHE"):
         return Path(chosen)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dialog"
@@ -27,7 +29,11 @@ def cache() -> Path:
 
 def fresh_folder(root: str, name: str = "") -> Path:
     """Return the path ``<root>/<name>/<time>-<random>``."""
-    return Path(root) / name / f"{datetime.now():%Y%m%d-%H%M%S}-{random.SystemRandom().randrange(16**4):04x}"
+    return (
+        Path(root)
+        / name
+        / f"{datetime.now():%Y%m%d-%H%M%S}-{random.SystemRandom().randrange(16**4):04x}"
+    )
 
 
 def check_new(path: Path, option: str = "--output") -> None:
@@ -46,34 +52,52 @@ def make_folder(folder: Path, option: str = "--output") -> Path:
     try:
         folder.mkdir(parents=True)
     except OSError as error:
-        raise UserError(f"{folder}: cannot be created ({error.strerror}); choose another {option}") from error
+        raise UserError(
+            f"{folder}: cannot be created ({error.strerror}); choose another {option}"
+        ) from error
     return folder
 
 
 def is_inner_path(path: str) -> bool:
-    """Return whether a relative path, read from a file, stays within the folder that it is appended to."""
-    return "\0" not in path and not Path(path).is_absolute() and bool(path.strip("./")) and ".." not in Path(path).parts
+    """Return whether a relative path, read from a file, stays within the folder that it is appended
+    to.
+    """
+    return (
+        "\0" not in path
+        and not Path(path).is_absolute()
+        and bool(path.strip("./"))
+        and ".." not in Path(path).parts
+    )
 
 
 def check_links(folder: Path, part: str = "") -> None:
-    """Check that no link in a folder, or in a part of it, leads out of it: writing there would change other files.
+    """Check that no link in a folder, or in a part of it, leads out of it: writing there would
+    change other files.
 
-    Folders named ``wandb`` are left out: wandb links to its own logs, and replaces links instead of following them.
+    Folders named ``wandb`` are left out: wandb links to its own logs, and replaces links instead of
+    following them.
 
     Raises:
         UserError: with the link.
     """
     root = folder.resolve()
-    tree = (inner for inner in os.walk(folder / part) if "wandb" not in Path(inner[0]).relative_to(folder).parts)
+    tree = (
+        inner
+        for inner in os.walk(folder / part)
+        if "wandb" not in Path(inner[0]).relative_to(folder).parts
+    )
     inside = (Path(inner, name) for inner, *names in tree for name in chain(*names))
     for path in chain((folder / part,) if part else (), inside):
         if path.is_symlink() and not path.resolve().is_relative_to(root):
-            raise UserError(f"{path}: is a link out of {folder}; replace it by a copy, or pass --trust")
+            raise UserError(
+                f"{path}: is a link out of {folder}; replace it by a copy, or pass --trust"
+            )
 
 
 @contextmanager
 def created_folder(folder: Path, option: str = "--output") -> Iterator[Path]:
-    """Yield a hidden folder to write into, which becomes the new `folder` at the end; a kill leaves none.
+    """Yield a hidden folder to write into, which becomes the new `folder` at the end; a kill leaves
+    none.
 
     Raises:
         UserError: it exists, also by then, or cannot be created.
@@ -95,17 +119,23 @@ def created_folder(folder: Path, option: str = "--output") -> Iterator[Path]:
 
 def name_of(folder: Path) -> str:
     """Return a folder's path below the innermost ``runs``, or its whole path outside of one."""
-    first = max((place for place, part in enumerate(folder.parts[:-1], start=1) if part == "runs"), default=0)
+    first = max(
+        (place for place, part in enumerate(folder.parts[:-1], start=1) if part == "runs"),
+        default=0,
+    )
     return Path(*folder.parts[first:]).as_posix()
 
 
 def display_name(folder: Path) -> str:
-    """Return a run's path below the innermost ``runs``, or the name of its folder outside of one."""
+    """Return a run's path below the innermost ``runs``, or the name of its folder outside of
+    one.
+    """
     return name_of(folder) if "runs" in folder.parts[:-1] else folder.resolve().name
 
 
 def recipe_name(run: Path) -> str:
-    """Return the name that the runs of a recipe share: their folder's below ``runs``, else a run's own name.
+    """Return the name that the runs of a recipe share: their folder's below ``runs``, else a run's
+    own name.
 
     Runs share a folder if they are named ``<time>-<random>`` or ``seed-<number>``.
     """

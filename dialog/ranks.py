@@ -6,7 +6,9 @@ import os
 
 
 def world_size() -> int:
-    """Return the number of processes of the group that this process has joined; 1 without a group."""
+    """Return the number of processes of the group that this process has joined; 1 without a
+    group.
+    """
     import torch.distributed as dist
 
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
@@ -20,6 +22,8 @@ def rank() -> int:
 
 
 def is_first_process() -> bool:
-    """Return whether this process writes, from what torchrun, SLURM or Lightning has set before a group exists."""
+    """Return whether this process writes, from what torchrun, SLURM or Lightning has set before a
+    group exists.
+    """
     names = ("RANK", "LOCAL_RANK", "SLURM_PROCID")
     return next((os.environ[name] for name in names if name in os.environ), "0") == "0"

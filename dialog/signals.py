@@ -13,7 +13,10 @@ from types import FrameType
 log = logging.getLogger("dialog")
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
-"""SLURM sends SIGTERM before it takes a node away; its ``--signal`` is usually SIGUSR1. A lost terminal: SIGHUP."""
+"""SLURM sends SIGTERM before it takes a node away; its ``--signal`` is usually SIGUSR1.
+
+A lost terminal: SIGHUP.
+"""
 
 
 class Stopped(BaseException):
@@ -26,14 +29,18 @@ class Stopped(BaseException):
     @property
     def code(self) -> int:
         """Exit code: 130 after SIGINT, 129 after SIGHUP, 143 after the others."""
-        return 128 + (self.number if self.number in (signal.SIGINT, signal.SIGHUP) else signal.SIGTERM)
+        return 128 + (
+            self.number if self.number in (signal.SIGINT, signal.SIGHUP) else signal.SIGTERM
+        )
 
 
 @contextmanager
 def stopping(advice: str = "") -> Iterator[None]:
-    """Turn signals into an exit with advice; the outermost one is in the command line, so every verb exits like this.
+    """Turn signals into an exit with advice; the outermost one is in the command line, so every
+    verb exits like this.
 
-    A training within handles signals itself, between two steps. Forked processes keep the default action.
+    A training within handles signals itself, between two steps. Forked processes keep the default
+    action.
 
     Raises:
         KeyboardInterrupt: after SIGINT, with the advice.

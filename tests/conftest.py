@@ -1,4 +1,6 @@
-"""Two tiny models, trained once for all tests on a tiny built-in corpus, and their prepared data."""
+"""Two tiny models, trained once for all tests on a tiny built-in corpus, and their prepared
+data.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from dialog.config.compose import Composed
 if TYPE_CHECKING:
     from processes import Server
 
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("any machine")  # no deadlines: the machine may be busy
 
 FAMILIES = {
@@ -28,7 +32,11 @@ FAMILIES = {
     ),
     "transformer": (
         "quickstart/transformer",
-        [f"model.{side}.{each}" for side in ("encoder", "decoder") for each in ("heads=2", "feed_forward_size=48")],
+        [
+            f"model.{side}.{each}"
+            for side in ("encoder", "decoder")
+            for each in ("heads=2", "feed_forward_size=48")
+        ],
     ),
 }
 TINY = [
@@ -51,23 +59,32 @@ TINY = [
 
 @pytest.fixture(scope="session", autouse=True)
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep tests away from the user's cache, corpora and accounts, from the network, and on one core."""
+    """Keep tests away from the user's cache, corpora and accounts, from the network, and on one
+    core.
+    """
     import torch
 
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # started with nohup, processes of tests would ignore it too
+    # started with nohup, processes of tests would ignore it too
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DIALOG_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("DIALOG_OFFLINE", "1")
         patch.setenv("OMP_NUM_THREADS", "1")
-        for name in ("DIALOG_DATA", "DIALOG_DEBUG", *(name for name in os.environ if name.startswith("WANDB"))):
+        for name in (
+            "DIALOG_DATA",
+            "DIALOG_DEBUG",
+            *(name for name in os.environ if name.startswith("WANDB")),
+        ):
             patch.delenv(name, raising=False)
         yield
 
 
 @pytest.fixture(autouse=True)
 def stopped_wandb() -> Iterator[None]:
-    """Stop the wandb service that a test has started in this process; the next test's processes would join it."""
+    """Stop the wandb service that a test has started in this process; the next test's processes
+    would join it.
+    """
     yield
     if wandb := sys.modules.get("wandb"):
         wandb.teardown()
@@ -103,7 +120,9 @@ def prepared(tiny: Callable[..., Composed]) -> Path:
 
 
 @pytest.fixture(scope="session")
-def trained(tiny: Callable[..., Composed], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def trained(
+    tiny: Callable[..., Composed], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Path]:
     """``trained(family)``: the run folder of a tiny model. Copy it before changing it."""
     from dialog.runs.evaluation.evaluate import evaluate
     from dialog.runs.load import load

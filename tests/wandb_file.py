@@ -25,7 +25,9 @@ class Offline:
 
 
 def messages(content: bytes) -> Iterator[bytes]:
-    """Yield the records of a log in LevelDB's format: a header of 7 bytes, then blocks of 32 KiB, records in parts."""
+    """Yield the records of a log in LevelDB's format: a header of 7 bytes, then blocks of 32 KiB,
+    records in parts.
+    """
     assert content[:4] == b":W&B"
     place, message = 7, b""
     while place + 7 <= len(content):
@@ -64,7 +66,7 @@ def read_offline(folder: Path) -> Offline:
     return Offline(folder, config, rows, labels)
 
 
-def insert(tree: dict[str, Any], items: Any) -> dict[str, Any]:  # noqa: ANN401 - a message of wandb's
+def insert(tree: dict[str, Any], items: Any) -> dict[str, Any]:
     """Insert values into a tree by key, or by path of keys."""
     for item in items:
         *path, last = [item.key] if item.key else item.nested_key

@@ -11,8 +11,13 @@ import numpy as np
 from ctranslate2.specs import TransformerSpec
 from serving import TOKENS, VOCABULARY, Generate, serve
 
-SIZE, INNER, LAYERS, HEADS = 256, 1024, 3, 4
-PAD, BEGIN, END = "<pad>", "<s>", "</s>"
+SIZE = 256
+INNER = 1024
+LAYERS = 3
+HEADS = 4
+PAD = "<pad>"
+BEGIN = "<s>"
+END = "</s>"
 
 
 def build(family: str, precision: str) -> Generate:
@@ -37,12 +42,13 @@ def specification() -> TransformerSpec:
     """Return norms first, one table of embeddings."""
     generator = np.random.default_rng(1)
 
-    def linear(spec: Any, rows: int, columns: int) -> None:  # noqa: ANN401 - the peer's own
+    def linear(spec: Any, rows: int, columns: int) -> None:
         spec.weight = generator.normal(0, columns**-0.5, (rows, columns)).astype(np.float32)
         spec.bias = np.zeros(rows, np.float32)
 
-    def norm(spec: Any) -> None:  # noqa: ANN401 - the peer's own
-        spec.gamma, spec.beta = np.ones(SIZE, np.float32), np.zeros(SIZE, np.float32)
+    def norm(spec: Any) -> None:
+        spec.gamma = np.ones(SIZE, np.float32)
+        spec.beta = np.zeros(SIZE, np.float32)
 
     spec = TransformerSpec.from_config(LAYERS, HEADS, pre_norm=True)
     table = generator.normal(0, SIZE**-0.5, (VOCABULARY, SIZE)).astype(np.float32)
@@ -65,7 +71,8 @@ def specification() -> TransformerSpec:
             linear(layer.ffn.linear_1, SIZE, INNER)
     spec.encoder.embeddings[0].weight = table
     spec.decoder.embeddings.weight = table
-    spec.decoder.projection.weight, spec.decoder.projection.bias = table, np.zeros(VOCABULARY, np.float32)
+    spec.decoder.projection.weight = table
+    spec.decoder.projection.bias = np.zeros(VOCABULARY, np.float32)
     words = [PAD, BEGIN, END, "<unk>", *map(str, range(4, VOCABULARY))]
     spec.register_source_vocabulary(words)
     spec.register_target_vocabulary(words)

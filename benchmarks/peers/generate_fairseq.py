@@ -25,7 +25,9 @@ def build(family: str, precision: str) -> Generate:
     task = SimpleNamespace(source_dictionary=words, target_dictionary=words)
     model = (transformer(task) if family == "transformer" else lstm(task)).eval()
     searches = {
-        width: SequenceGenerator([model], words, beam_size=width, max_len_a=0, max_len_b=TOKENS, min_len=TOKENS)
+        width: SequenceGenerator(
+            [model], words, beam_size=width, max_len_a=0, max_len_b=TOKENS, min_len=TOKENS
+        )
         for width in (1, 5)
     }
 
@@ -40,9 +42,19 @@ def build(family: str, precision: str) -> Generate:
 
 def transformer(task: SimpleNamespace) -> TransformerModel:
     """Norms first, one table of embeddings."""
-    sizes = {"embed_dim": 256, "ffn_embed_dim": 1024, "attention_heads": 4, "layers": 3, "normalize_before": True}
+    sizes = {
+        "embed_dim": 256,
+        "ffn_embed_dim": 1024,
+        "attention_heads": 4,
+        "layers": 3,
+        "normalize_before": True,
+    }
     options = Namespace(
-        **{f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in sizes.items()},
+        **{
+            f"{side}_{name}": size
+            for side in ("encoder", "decoder")
+            for name, size in sizes.items()
+        },
         share_all_embeddings=True,
         max_source_positions=512,
         max_target_positions=512,

@@ -30,7 +30,9 @@ def build(family: str, precision: str) -> Generate:
         source = torch.tensor(padded(sources, SPECIAL["pad"]))
         mask = (source != SPECIAL["pad"]).unsqueeze(1)
         with torch.inference_mode():
-            states, final, *_ = model("encode", src=source, src_length=mask.sum((1, 2)), src_mask=mask)
+            states, final, *_ = model(
+                "encode", src=source, src_length=mask.sum((1, 2)), src_mask=mask
+            )
             common = {
                 "src_mask": mask,
                 "max_output_length": TOKENS,
@@ -39,7 +41,9 @@ def build(family: str, precision: str) -> Generate:
                 "encoder_hidden": final,
                 "min_output_length": TOKENS,
             }
-            output, *_ = beam_search(beam_size=width, alpha=1.0, **common) if width > 1 else greedy(**common)
+            output, *_ = (
+                beam_search(beam_size=width, alpha=1.0, **common) if width > 1 else greedy(**common)
+            )
         return [output.shape[1]] * len(output)
 
     return generate
@@ -49,7 +53,12 @@ def lstm() -> dict[str, Any]:
     """Bidirectional encoder, additive attention."""
     common = {"type": "recurrent", "rnn_type": "lstm", "num_layers": 1}
     words = {"embeddings": {"embedding_dim": 256, "scale": False}}
-    decoder = {"hidden_size": 512, "attention": "bahdanau", "init_hidden": "bridge", "input_feeding": True}
+    decoder = {
+        "hidden_size": 512,
+        "attention": "bahdanau",
+        "init_hidden": "bridge",
+        "input_feeding": True,
+    }
     return {
         "encoder": {**common, **words, "hidden_size": 256, "bidirectional": True},
         "decoder": {**common, **words, **decoder},

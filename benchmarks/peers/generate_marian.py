@@ -6,14 +6,17 @@ import torch
 from serving import TOKENS, VOCABULARY, Generate, padded, serve
 from transformers import MarianConfig, MarianMTModel
 
-PAD, END = 0, 1
+PAD = 0
+END = 1
 
 
 def build(family: str, precision: str) -> Generate:
     """Return the Transformer with random weights."""
     assert family == "transformer"
     sizes = {"layers": 3, "attention_heads": 4, "ffn_dim": 1024}
-    sides = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in sizes.items()}
+    sides = {
+        f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in sizes.items()
+    }
     configuration = MarianConfig(
         vocab_size=VOCABULARY,
         d_model=256,
@@ -32,7 +35,11 @@ def build(family: str, precision: str) -> Generate:
         limits = {"min_new_tokens": TOKENS, "max_new_tokens": TOKENS}
         with torch.inference_mode():
             output = model.generate(
-                input_ids=source, attention_mask=source != PAD, num_beams=width, do_sample=False, **limits
+                input_ids=source,
+                attention_mask=source != PAD,
+                num_beams=width,
+                do_sample=False,
+                **limits,
             )
         return [output.shape[1] - 1] * len(output)  # without the begin token
 

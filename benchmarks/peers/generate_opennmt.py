@@ -11,10 +11,15 @@ from onmt.utils.parse import ArgumentParser
 from serving import TOKENS, VOCABULARY, Generate, padded, serve
 from torch import nn
 
-TRANSFORMER = "-encoder_type transformer -decoder_type transformer -hidden_size 256 -word_vec_size 256 -layers 3 \
-    -transformer_ff 1024 -heads 4 -position_encoding -share_decoder_embeddings -share_embeddings"
-LSTM = "-encoder_type brnn -decoder_type rnn -rnn_type LSTM -hidden_size 512 -word_vec_size 256 -layers 1 \
-    -global_attention mlp -input_feed 1"
+TRANSFORMER = (
+    "-encoder_type transformer -decoder_type transformer -hidden_size 256 -word_vec_size 256"
+    " -layers 3     -transformer_ff 1024 -heads 4 -position_encoding -share_decoder_embeddings"
+    " -share_embeddings"
+)
+LSTM = (
+    "-encoder_type brnn -decoder_type rnn -rnn_type LSTM -hidden_size 512 -word_vec_size 256"
+    " -layers 1     -global_attention mlp -input_feed 1"
+)
 
 
 def build(family: str, precision: str) -> Generate:
@@ -35,14 +40,21 @@ def build(family: str, precision: str) -> Generate:
     ArgumentParser.update_model_opts(parsed)
     names = ["<unk>", "<blank>", "<s>", "</s>", *map(str, range(VOCABULARY - 4))]
     vocabularies = dict_to_vocabs(
-        {"src": names, "tgt": names, "data_task": "seq2seq", "decoder_start_token": "<s>", "src_feats": []}
+        {
+            "src": names,
+            "tgt": names,
+            "data_task": "seq2seq",
+            "decoder_start_token": "<s>",
+            "src_feats": [],
+        }
     )
     vocabularies.pop("src_feats", None)
     model = build_base_model(parsed, vocabularies)
     model.generator = generator(model)
     model = model.float().eval()
     for weight in model.parameters():
-        nn.init.uniform_(weight, -0.1, 0.1)  # as its trainer does; some are not initialised otherwise
+        # as its trainer does; some are not initialised otherwise
+        nn.init.uniform_(weight, -0.1, 0.1)
     pad = vocabularies["src"]["<blank>"]
     scorer = GNMTGlobalScorer(0.0, 0.0, "avg", "none")
     searches = {
@@ -61,7 +73,11 @@ def build(family: str, precision: str) -> Generate:
 
     def generate(sources: list[list[int]], width: int) -> list[int]:
         ids = torch.tensor(padded(sources, pad))
-        batch = {"src": ids.unsqueeze(-1), "srclen": ids.ne(pad).sum(1), "ind_in_bucket": torch.arange(len(ids))}
+        batch = {
+            "src": ids.unsqueeze(-1),
+            "srclen": ids.ne(pad).sum(1),
+            "ind_in_bucket": torch.arange(len(ids)),
+        }
         results = searches[width].translate_batch(batch, attn_debug=False)
         return [len(row[0]) for row in results["predictions"]]
 
@@ -71,7 +87,9 @@ def build(family: str, precision: str) -> Generate:
 def generator(model: nn.Module) -> nn.Linear:
     """Return the output layer, as the trainer builds it."""
     embeddings = model.decoder.embeddings.word_lut.weight
-    width = model.decoder.hidden_size if hasattr(model.decoder, "hidden_size") else embeddings.shape[1]
+    width = (
+        model.decoder.hidden_size if hasattr(model.decoder, "hidden_size") else embeddings.shape[1]
+    )
     layer = nn.Linear(width, VOCABULARY)
     if layer.weight.shape == embeddings.shape:
         layer.weight = embeddings

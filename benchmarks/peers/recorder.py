@@ -1,7 +1,9 @@
-"""Record the training steps of a peer system from inside its own trainer; runs in the peers' environments.
+"""Record the training steps of a peer system from inside its own trainer; runs in the peers'
+environments.
 
-A step lasts from the end of one call of a torch optimizer to the end of the next, including all work of the trainer in
-between. Only shapes of batches are read: real tokens, and positions including padding.
+A step lasts from the end of one call of a torch optimizer to the end of the next, including all
+work of the trainer in between. Only shapes of batches are read: real tokens, and positions
+including padding.
 """
 
 from __future__ import annotations
@@ -32,14 +34,20 @@ class Recorder:
         self.first = 0.0
         register_optimizer_step_post_hook(self._step)
 
-    def watch(self, model: type[torch.nn.Module], read: Callable[..., tuple[Tensor, Tensor]]) -> None:
-        """Record the training forward passes of a model class; `read` returns masks [B, S], [B, T] of real tokens."""
+    def watch(
+        self, model: type[torch.nn.Module], read: Callable[..., tuple[Tensor, Tensor]]
+    ) -> None:
+        """Record the training forward passes of a model class; `read` returns masks [B, S], [B, T]
+        of real tokens.
+        """
         forward = model.forward
 
         @wraps(forward)  # trainers inspect its signature
-        def watched(itself: torch.nn.Module, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - the peer's own
+        def watched(itself: torch.nn.Module, *arguments: Any, **named: Any) -> Any:
             if itself.training:
-                self.parameters = self.parameters or sum(parameter.numel() for parameter in itself.parameters())
+                self.parameters = self.parameters or sum(
+                    parameter.numel() for parameter in itself.parameters()
+                )
                 self.batch(*read(*arguments, **named))
             return forward(itself, *arguments, **named)
 
@@ -61,7 +69,9 @@ class Recorder:
 
     def _finish(self) -> None:
         skipped = self.settings["warm_up"]
-        spans = [end - start for start, end in zip(self.marks, self.marks[1:], strict=False)][skipped - 1 :]
+        spans = [end - start for start, end in zip(self.marks, self.marks[1:], strict=False)][
+            skipped - 1 :
+        ]
         steps = [
             dict(
                 zip(
@@ -73,7 +83,9 @@ class Recorder:
             for shapes in self.batches[skipped:-1]
         ]
         figures = {
-            "each_step": [{"seconds": span, **step} for span, step in zip(spans, steps, strict=True)],
+            "each_step": [
+                {"seconds": span, **step} for span, step in zip(spans, steps, strict=True)
+            ],
             "memory_bytes": peak(),
             "parameters": self.parameters,
             "first_step_seconds": self.first - self.settings["launched"],
@@ -101,4 +113,6 @@ def settings() -> dict[str, Any]:
 
 def lines(path: str) -> list[list[int]]:
     """Return the ids in a file of texts."""
-    return [[int(word[1:]) for word in line.split()] for line in Path(path).read_text().splitlines()]
+    return [
+        [int(word[1:]) for word in line.split()] for line in Path(path).read_text().splitlines()
+    ]

@@ -1,7 +1,7 @@
 """Answer requests for generation on standard input; runs in the peers' environments.
 
-A request is a JSON line: family, precision, width of the beam, rows, and the source ids. The answer is the number of
-generated tokens of each row, and the seconds of the processor and of the clock.
+A request is a JSON line: family, precision, width of the beam, rows, and the source ids. The answer
+is the number of generated tokens of each row, and the seconds of the processor and of the clock.
 """
 
 from __future__ import annotations
@@ -23,15 +23,21 @@ Generate = Callable[[list[list[int]], int], list[int]]
 
 def serve(build: Callable[[str, str], Generate]) -> None:
     """Measure each request with the network that ``build(family, precision)`` returns."""
-    answers, sys.stdout = sys.stdout, sys.stderr  # some peers print
+    # some peers print
+    answers = sys.stdout
+    sys.stdout = sys.stderr
     networks = cache(build)
     for line in sys.stdin:
         request = json.loads(line)
         try:
             generate = networks(request["family"], request["precision"])
-            clock, processor = time.perf_counter(), time.process_time()
+            clock = time.perf_counter()
+            processor = time.process_time()
             lengths = generate(request["sources"], request["width"])
-            answer = {"processor": time.process_time() - processor, "clock": time.perf_counter() - clock}
+            answer = {
+                "processor": time.process_time() - processor,
+                "clock": time.perf_counter() - clock,
+            }
             if set(lengths) != {TOKENS}:
                 answer = {"error": f"responses of {sorted(set(lengths))} tokens"}
         except Exception as error:  # reported in the table

@@ -30,7 +30,8 @@ def read(src: Tensor, tgt: Tensor, *_: object, **__: object) -> tuple[Tensor, Te
 
 def configuration() -> dict[str, Any]:
     """Return the full configuration."""
-    text, work = GIVEN["text"], GIVEN["work"]
+    text = GIVEN["text"]
+    work = GIVEN["work"]
     sides = {"path_src": f"{text}/train.source", "path_tgt": f"{text}/train.target", "weight": 1}
     sixteen = GIVEN["precision"] == "bf16-mixed"
     return {
@@ -73,7 +74,12 @@ def lstm() -> dict[str, Any]:
         "embeddings": WORDS,
         **sizes,
         "encoder": {"encoder_type": "brnn", "src_word_vec_size": 256, **sizes},
-        "decoder": {"decoder_type": "rnn", "tgt_word_vec_size": 256, "global_attention": "mlp", **sizes},
+        "decoder": {
+            "decoder_type": "rnn",
+            "tgt_word_vec_size": 256,
+            "global_attention": "mlp",
+            **sizes,
+        },
     }
 
 

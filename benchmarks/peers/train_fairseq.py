@@ -28,7 +28,9 @@ def main() -> None:
     cli_main()
 
 
-def read(src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor, **_: object) -> tuple[Tensor, Tensor]:
+def read(
+    src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor, **_: object
+) -> tuple[Tensor, Tensor]:
     """Return masks of real tokens; the decoder's input and output have the same length."""
     return src_tokens != PAD, prev_output_tokens != PAD
 
@@ -37,17 +39,67 @@ def prepare() -> None:
     """Write the text in fairseq's format."""
     text = GIVEN["text"]
     languages = ["--source-lang", "source", "--target-lang", "target", "--joined-dictionary"]
-    files = ["--trainpref", f"{text}/train", "--validpref", f"{text}/few", "--srcdict", f"{text}/dictionary"]
-    command = [sys.executable, "-m", "fairseq_cli.preprocess", *languages, *files, "--destdir", DATA]
+    files = [
+        "--trainpref",
+        f"{text}/train",
+        "--validpref",
+        f"{text}/few",
+        "--srcdict",
+        f"{text}/dictionary",
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "fairseq_cli.preprocess",
+        *languages,
+        *files,
+        "--destdir",
+        DATA,
+    ]
     subprocess.run(list(map(str, command)), check=True)
 
 
 def options() -> list[object]:
-    """Return the options of fairseq-train; batches have a fixed number of sentences of similar length."""
-    training = ["--max-sentences", GIVEN["rows"], "--max-epoch", 1000, "--max-update", 10**6, "--no-save", "--cpu"]
-    training += ["--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--weight-decay", 0.01, "--lr", 1e-3]
-    training += ["--clip-norm", 1.0, "--criterion", "label_smoothed_cross_entropy", "--label-smoothing", 0.1]
-    training += ["--disable-validation", "--num-workers", 0, "--log-interval", 100, "--log-format", "simple"]
+    """Return the options of fairseq-train; batches have a fixed number of sentences of similar
+    length.
+    """
+    training = [
+        "--max-sentences",
+        GIVEN["rows"],
+        "--max-epoch",
+        1000,
+        "--max-update",
+        10**6,
+        "--no-save",
+        "--cpu",
+    ]
+    training += [
+        "--optimizer",
+        "adam",
+        "--adam-betas",
+        "(0.9, 0.98)",
+        "--weight-decay",
+        0.01,
+        "--lr",
+        1e-3,
+    ]
+    training += [
+        "--clip-norm",
+        1.0,
+        "--criterion",
+        "label_smoothed_cross_entropy",
+        "--label-smoothing",
+        0.1,
+    ]
+    training += [
+        "--disable-validation",
+        "--num-workers",
+        0,
+        "--log-interval",
+        100,
+        "--log-format",
+        "simple",
+    ]
     training += ["--max-source-positions", 4096, "--max-target-positions", 4096, "--seed", 1]
     return [DATA, "--task", "translation", *training, *(model())]
 
@@ -55,9 +107,17 @@ def options() -> list[object]:
 def model() -> list[object]:
     """Return the sizes of the model."""
     if GIVEN["family"] == "transformer":
-        sides = [(f"--{side}-{name}", size) for side in ("encoder", "decoder") for name, size in SIZES.items()]
+        sides = [
+            (f"--{side}-{name}", size)
+            for side in ("encoder", "decoder")
+            for name, size in SIZES.items()
+        ]
         layers = [("--encoder-layers", GIVEN["layers"]), ("--decoder-layers", GIVEN["layers"])]
-        norms = ["--encoder-normalize-before", "--decoder-normalize-before", "--share-all-embeddings"]
+        norms = [
+            "--encoder-normalize-before",
+            "--decoder-normalize-before",
+            "--share-all-embeddings",
+        ]
         flat = [part for pair in (*sides, *layers) for part in pair]
         dropouts = ["--dropout", 0.1, "--attention-dropout", 0.1, "--activation-dropout", 0.1]
         return ["--arch", "transformer", *dropouts, *flat, *norms]

@@ -30,7 +30,8 @@ def read(return_type: str, src: Tensor, trg: Tensor, **_: object) -> tuple[Tenso
 def configuration() -> dict[str, Any]:
     """Return the full configuration."""
     special = {f"{name}_id": number for name, number in SPECIAL.items()}
-    text, side = GIVEN["text"], {"level": "word", "voc_file": f"{GIVEN['text']}/words", "max_length": -1}
+    text = GIVEN["text"]
+    side = {"level": "word", "voc_file": f"{GIVEN['text']}/words", "max_length": -1}
     return {
         "name": "benchmark",
         "joeynmt_version": "2.3.0",
@@ -68,9 +69,19 @@ def configuration() -> dict[str, Any]:
 
 def lstm() -> dict[str, Any]:
     """Bidirectional encoder, additive attention."""
-    common = {"type": "recurrent", "rnn_type": "lstm", "num_layers": GIVEN["layers"], "dropout": 0.1}
+    common = {
+        "type": "recurrent",
+        "rnn_type": "lstm",
+        "num_layers": GIVEN["layers"],
+        "dropout": 0.1,
+    }
     words = {"embeddings": {"embedding_dim": 256, "scale": False}}
-    decoder = {"hidden_size": 512, "attention": "bahdanau", "init_hidden": "bridge", "input_feeding": True}
+    decoder = {
+        "hidden_size": 512,
+        "attention": "bahdanau",
+        "init_hidden": "bridge",
+        "input_feeding": True,
+    }
     return {
         "encoder": {**common, **words, "hidden_size": 256, "bidirectional": True},
         "decoder": {**common, **words, **decoder, "hidden_dropout": 0.1},
@@ -82,7 +93,12 @@ def transformer() -> dict[str, Any]:
     sizes = {"num_layers": GIVEN["layers"], "num_heads": 4, "hidden_size": 256, "ff_size": 1024}
     part = {"type": "transformer", "dropout": 0.1, "layer_norm": "pre", **sizes}
     words = {"embeddings": {"embedding_dim": 256, "scale": True}}
-    return {"tied_embeddings": True, "tied_softmax": True, "encoder": {**part, **words}, "decoder": {**part, **words}}
+    return {
+        "tied_embeddings": True,
+        "tied_softmax": True,
+        "encoder": {**part, **words},
+        "decoder": {**part, **words},
+    }
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Train dialog's module, optimizer and batches in a loop without Lightning, to measure the cost of its Trainer."""
+"""Train dialog's module, optimizer and batches in a loop without Lightning, to measure the cost of
+its Trainer.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,10 @@ def main() -> None:
     module = build_module(recipe, len(tokenizer), tokenizer).train()
     recorder.parameters = sum(parameter.numel() for parameter in module.model.parameters())
     parts = module.configure_optimizers()
-    optimizer, schedule = parts["optimizer"], parts["lr_scheduler"]["scheduler"]
-    batches, number = build_data(recipe, folder, tokenizer).train_dataloader(), 0
+    optimizer = parts["optimizer"]
+    schedule = parts["lr_scheduler"]["scheduler"]
+    batches = build_data(recipe, folder, tokenizer).train_dataloader()
+    number = 0
     while True:
         for batch in batches:
             recorder.batch(*read(batch, number))
@@ -47,7 +51,13 @@ def main() -> None:
             number += 1
 
 
-def step(module: DialogModule, batch: Batch, number: int, optimizer: torch.optim.Optimizer, clip: float | None) -> None:
+def step(
+    module: DialogModule,
+    batch: Batch,
+    number: int,
+    optimizer: torch.optim.Optimizer,
+    clip: float | None,
+) -> None:
     """Train one step."""
     optimizer.zero_grad()
     with torch.autocast("cpu", torch.bfloat16, enabled=GIVEN["precision"] == "bf16-mixed"):

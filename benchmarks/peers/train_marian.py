@@ -9,7 +9,8 @@ from torch.utils.data import Dataset
 from transformers import MarianConfig, MarianMTModel, Seq2SeqTrainer, Seq2SeqTrainingArguments
 
 GIVEN = settings()
-END, PAD = GIVEN["vocabulary"], GIVEN["vocabulary"] + 1
+END = GIVEN["vocabulary"]
+PAD = GIVEN["vocabulary"] + 1
 IGNORED = -100
 
 
@@ -17,7 +18,9 @@ class Pairs(Dataset[dict[str, list[int]]]):
     """Sources and targets with their ends."""
 
     def __init__(self) -> None:
-        self.sources, self.targets = (lines(f"{GIVEN['text']}/train.{side}") for side in ("source", "target"))
+        self.sources, self.targets = (
+            lines(f"{GIVEN['text']}/train.{side}") for side in ("source", "target")
+        )
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -31,7 +34,12 @@ def collate(examples: list[dict[str, list[int]]]) -> dict[str, Tensor]:
     sources = padded([example["input_ids"] for example in examples], PAD)
     begun = padded([[PAD, *example["labels"][:-1]] for example in examples], PAD)
     labels = padded([example["labels"] for example in examples], IGNORED)
-    return {"input_ids": sources, "attention_mask": sources != PAD, "decoder_input_ids": begun, "labels": labels}
+    return {
+        "input_ids": sources,
+        "attention_mask": sources != PAD,
+        "decoder_input_ids": begun,
+        "labels": labels,
+    }
 
 
 def padded(rows: list[list[int]], filler: int) -> Tensor:
@@ -52,7 +60,9 @@ def main() -> None:
     recorder = Recorder(GIVEN)
     recorder.watch(MarianMTModel, read)
     sizes = {"layers": GIVEN["layers"], "attention_heads": 4, "ffn_dim": 1024}
-    sides = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in sizes.items()}
+    sides = {
+        f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in sizes.items()
+    }
     configuration = MarianConfig(
         vocab_size=GIVEN["vocabulary"] + 2,
         d_model=256,
@@ -86,7 +96,9 @@ def main() -> None:
         dataloader_pin_memory=False,
         seed=1,
     )
-    Seq2SeqTrainer(model=model, args=arguments, train_dataset=Pairs(), data_collator=collate).train()
+    Seq2SeqTrainer(
+        model=model, args=arguments, train_dataset=Pairs(), data_collator=collate
+    ).train()
 
 
 if __name__ == "__main__":

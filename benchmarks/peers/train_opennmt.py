@@ -52,8 +52,11 @@ def read(src: Tensor, tgt: Tensor, *_: object, **__: object) -> tuple[Tensor, Te
 
 
 def configuration() -> dict[str, Any]:
-    """Return the full configuration; Adam, since AdamW exists only in 8 bits there; it costs the same."""
-    text, work = GIVEN["text"], GIVEN["work"]
+    """Return the full configuration; Adam, since AdamW exists only in 8 bits there; it costs the
+    same.
+    """
+    text = GIVEN["text"]
+    work = GIVEN["work"]
     sides = {"path_src": f"{text}/train.source", "path_tgt": f"{text}/train.target", "weight": 1}
     return {
         "data": {"corpus": sides},

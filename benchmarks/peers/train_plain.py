@@ -14,8 +14,13 @@ from recorder import Recorder, lines, settings
 from torch import Tensor, nn
 
 GIVEN = settings()
-PAD, BEGIN, END, FIRST = 0, 1, 2, 3
-SIZE, WORD, DROPOUT = 512, 256, 0.1
+PAD = 0
+BEGIN = 1
+END = 2
+FIRST = 3
+SIZE = 512
+WORD = 256
+DROPOUT = 0.1
 
 
 class Reader(nn.Module):
@@ -33,7 +38,9 @@ class Reader(nn.Module):
             embedded, (source != PAD).sum(1).cpu(), batch_first=True, enforce_sorted=False
         )
         states, (last, _) = self.lstm(packed)
-        return nn.utils.rnn.pad_packed_sequence(states, batch_first=True)[0], torch.cat([last[0], last[1]], 1)
+        return nn.utils.rnn.pad_packed_sequence(states, batch_first=True)[0], torch.cat(
+            [last[0], last[1]], 1
+        )
 
 
 class Tutorial(nn.Module):
@@ -41,16 +48,22 @@ class Tutorial(nn.Module):
 
     def __init__(self, words: int) -> None:
         super().__init__()
-        self.reader, self.embedding = Reader(words), nn.Embedding(words, WORD, padding_idx=PAD)
-        self.start, self.cell = nn.Linear(SIZE, SIZE), nn.LSTMCell(WORD + SIZE, SIZE)
-        self.attention, self.energy = nn.Linear(2 * SIZE, SIZE), nn.Linear(SIZE, 1, bias=False)
-        self.combined, self.output = nn.Linear(2 * SIZE, SIZE), nn.Linear(SIZE, words)
+        self.reader = Reader(words)
+        self.embedding = nn.Embedding(words, WORD, padding_idx=PAD)
+        self.start = nn.Linear(SIZE, SIZE)
+        self.cell = nn.LSTMCell(WORD + SIZE, SIZE)
+        self.attention = nn.Linear(2 * SIZE, SIZE)
+        self.energy = nn.Linear(SIZE, 1, bias=False)
+        self.combined = nn.Linear(2 * SIZE, SIZE)
+        self.output = nn.Linear(SIZE, words)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Source [B, S], target [B, T] -> logits [B, T, V]."""
         states, last = self.reader(source)
         hidden = torch.tanh(self.start(last))
-        cell, context, logits = torch.zeros_like(hidden), torch.zeros_like(hidden), []
+        cell = torch.zeros_like(hidden)
+        context = torch.zeros_like(hidden)
+        logits = []
         for words in target.unbind(1):
             embedded = F.dropout(self.embedding(words), DROPOUT, self.training)
             hidden, cell = self.cell(torch.cat([embedded, context], 1), (hidden, cell))
@@ -68,8 +81,10 @@ class Bare(nn.Module):
 
     def __init__(self, words: int) -> None:
         super().__init__()
-        self.reader, self.embedding = Reader(words), nn.Embedding(words, WORD, padding_idx=PAD)
-        self.start, self.lstm = nn.Linear(SIZE, SIZE), nn.LSTM(WORD, SIZE, batch_first=True)
+        self.reader = Reader(words)
+        self.embedding = nn.Embedding(words, WORD, padding_idx=PAD)
+        self.start = nn.Linear(SIZE, SIZE)
+        self.lstm = nn.LSTM(WORD, SIZE, batch_first=True)
         self.output = nn.Linear(SIZE, words)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
@@ -112,7 +127,9 @@ def main() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01)
     for source, target in batches():
         logits = model(source, target[:, :-1])
-        loss = F.cross_entropy(logits.flatten(0, 1), target[:, 1:].flatten(), ignore_index=PAD, label_smoothing=0.1)
+        loss = F.cross_entropy(
+            logits.flatten(0, 1), target[:, 1:].flatten(), ignore_index=PAD, label_smoothing=0.1
+        )
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -21,7 +21,9 @@ ROW_KEYS = ("recipe", "overrides", "hours")
 
 @dataclass(frozen=True)
 class Row:
-    """One contender of a table: a recipe, its overrides besides those of the table, and core hours for each run."""
+    """One contender of a table: a recipe, its overrides besides those of the table, and core hours
+    for each run.
+    """
 
     name: str
     recipe: str
@@ -41,7 +43,8 @@ class Entry:
         seeds: Number of seeds of a table.
         recorded: Seeds that are left out, because a record has the runs of all recipes.
         overrides: For every recipe of the entry.
-        tuned_by: Name of the sweep whose best recipes are trained in place of the recipes themselves.
+        tuned_by: Name of the sweep whose best recipes are trained in place of the recipes
+            themselves.
         swept: Overrides of that sweep.
         columns: Metrics of the table in the README.
         sweep: Recipes of a sweep; empty for a table.
@@ -77,20 +80,25 @@ class Entry:
 
 
 def read_queue(path: Path) -> list[Entry]:
-    """Read the entries in the order in which they are processed: by stage, and those of a stage as in the file.
+    """Read the entries in the order in which they are processed: by stage, and those of a stage as
+    in the file.
 
     Raises:
         UserError: with file and line.
     """
     layer = read_yaml(path)
-    entries = [read_entry(name, values, layer.origin, path) for name, values in layer.values.items()]
+    entries = [
+        read_entry(name, values, layer.origin, path) for name, values in layer.values.items()
+    ]
     sweeps = {entry.name: entry for entry in entries if entry.sweep}
     for number, entry in enumerate(entries):
         if not entry.tuned_by:
             continue
         if entry.tuned_by not in sweeps:
             place = layer.origin[f"{entry.name}.tuned_by"]
-            raise UserError(f"{place}: unknown sweep {entry.tuned_by!r}{hint(entry.tuned_by, sweeps)}")
+            raise UserError(
+                f"{place}: unknown sweep {entry.tuned_by!r}{hint(entry.tuned_by, sweeps)}"
+            )
         sweep = sweeps[entry.tuned_by]
         entries[number] = replace(entry, trials=sweep.trials, swept=sweep.overrides)
     return sorted(entries, key=lambda entry: entry.stage)
@@ -100,16 +108,22 @@ def read_entry(name: str, values: object, origin: Mapping[str, str], path: Path)
     """Read one entry."""
     place = origin.get(name, str(path))
     if not isinstance(values, dict):
-        raise UserError(f"{place}: {name}: must be a mapping with stage, purpose, and recipes or sweep")
+        raise UserError(
+            f"{place}: {name}: must be a mapping with stage, purpose, and recipes or sweep"
+        )
     keys = SWEEP_KEYS if "sweep" in values else TABLE_KEYS
     for key in values:
         if key not in keys:
-            raise UserError(f"{origin.get(f'{name}.{key}', place)}: {name}.{key}: unknown key{hint(key, keys)}")
+            raise UserError(
+                f"{origin.get(f'{name}.{key}', place)}: {name}.{key}: unknown key{hint(key, keys)}"
+            )
     for key in ("stage", "purpose", "trials" if "sweep" in values else "recipes"):
         if key not in values:
             raise UserError(f"{place}: {name}: has no {key}")
     if values["stage"] not in STAGES:
-        raise UserError(f"{place}: {name}.stage: must be one of {', '.join(STAGES)}, not {values['stage']!r}")
+        raise UserError(
+            f"{place}: {name}.stage: must be one of {', '.join(STAGES)}, not {values['stage']!r}"
+        )
     common = (str(values["stage"]), name, str(values["purpose"]))
     overrides = texts(values, "overrides", f"{place}: {name}")
     if "sweep" in values:
@@ -123,7 +137,9 @@ def read_entry(name: str, values: object, origin: Mapping[str, str], path: Path)
         )
     if not isinstance(values["recipes"], dict) or not values["recipes"]:
         raise UserError(f"{place}: {name}.recipes: must map recipes to their core hours")
-    rows = tuple(read_row(label, row, f"{place}: {name}.recipes") for label, row in values["recipes"].items())
+    rows = tuple(
+        read_row(label, row, f"{place}: {name}.recipes") for label, row in values["recipes"].items()
+    )
     seeds = int(values.get("seeds", 1))
     return Entry(
         *common,
@@ -141,7 +157,9 @@ def read_row(label: str, values: object, place: str) -> Row:
     if isinstance(values, int | float):
         return Row(label, label, (), float(values))
     if not isinstance(values, dict) or not values.keys() <= set(ROW_KEYS) or "hours" not in values:
-        raise UserError(f"{place}: {label}: must be core hours, or a mapping of {', '.join(ROW_KEYS)}")
+        raise UserError(
+            f"{place}: {label}: must be core hours, or a mapping of {', '.join(ROW_KEYS)}"
+        )
     overrides = texts(values, "overrides", f"{place}: {label}")
     return Row(label, values.get("recipe", label), overrides, float(values["hours"]))
 
@@ -175,7 +193,8 @@ def compose_row(entry: Entry, row: Row, output: Path) -> Composed:
 
 
 def overrides_of(entry: Entry, row: Row, output: Path) -> list[str]:
-    """Return the overrides of a row's recipe that give its contender, with those of its sweep and of the best trial.
+    """Return the overrides of a row's recipe that give its contender, with those of its sweep and
+    of the best trial.
 
     Of overrides of the same key, the last one.
     """
@@ -193,7 +212,10 @@ def is_swept(folder: Path, trials: int) -> bool:
     """Return whether a sweep has all trials of every recipe."""
     if not (folder / RESULTS).is_file():
         return False
-    return all(recipe["spent"]["trials"] >= trials for recipe in read_json(folder / RESULTS, "recipes")["recipes"])
+    return all(
+        recipe["spent"]["trials"] >= trials
+        for recipe in read_json(folder / RESULTS, "recipes")["recipes"]
+    )
 
 
 def sweep_folder(output: Path, name: str) -> Path:

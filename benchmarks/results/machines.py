@@ -21,7 +21,8 @@ THEN = ", then "
 
 
 def note_moves(folders: Iterable[Path], jobs: int) -> None:
-    """Note in the folder of each run that has been started and not finished if this machine is another one.
+    """Note in the folder of each run that has been started and not finished if this machine is
+    another one.
 
     Jobs that train at a time share the threads of this process, as `run_jobs` gives them.
     """
@@ -36,13 +37,17 @@ def note_moves(folders: Iterable[Path], jobs: int) -> None:
 
 
 def machines_of(folder: Path) -> list[dict[str, Any]]:
-    """Return the environments of a run: that in which it was started, and those in which it was continued."""
+    """Return the environments of a run: that in which it was started, and those in which it was
+    continued.
+    """
     moved = read_json(folder / MOVED, "machines")["machines"] if (folder / MOVED).is_file() else []
     return [read_json(folder / ENVIRONMENT, "time", "data", *KEYS), *moved]
 
 
 def apart(sequences: Iterable[str]) -> list[str]:
-    """Return what several runs have of their machines, without repetition; each is a text of `in_sequence`."""
+    """Return what several runs have of their machines, without repetition; each is a text of
+    `in_sequence`.
+    """
     return list(dict.fromkeys(text for sequence in sequences for text in sequence.split(THEN)))
 
 

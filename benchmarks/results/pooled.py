@@ -1,6 +1,7 @@
 """Verdict on recorded runs whose output folders are gone, from their bits per byte per dialogue.
 
-A record has the sums of each dialogue and no text, so seeds that were trained on several machines can be compared.
+A record has the sums of each dialogue and no text, so seeds that were trained on several machines
+can be compared.
 """
 
 from __future__ import annotations
@@ -19,30 +20,40 @@ from dialog.report.completion import displayed
 
 METRIC = "bits_per_byte"
 """The metric of the sums: the primary metric of a verdict."""
-SUMS, LEAKED = "dialogue_sums", "leaked_dialogues"
-"""Fields of a recorded run: the statistics of `METRIC`, a list [D] each, and the numbers of the leaked dialogues."""
+SUMS = "dialogue_sums"
+LEAKED = "leaked_dialogues"
+"""Fields of a recorded run: the statistics of `METRIC`, a list [D] each, and the numbers of the
+leaked dialogues.
+"""
 
 
 def dialogue_sums(measured: Measured) -> dict[str, Any]:
-    """Return the fields `SUMS` and `LEAKED` of a run; empty if its references have no likelihood."""
+    """Return the fields `SUMS` and `LEAKED` of a run; empty if its references have no
+    likelihood.
+    """
     statistics = measured.measurement.statistics().get(METRIC)
     if statistics is None:
         return {}
     totals = Sums(statistics, measured.dialogues, BitsPerByte().value).totals  # [D, S]
-    leaked = None if measured.leaked is None else np.unique(measured.dialogues[measured.leaked]).tolist()
+    leaked = (
+        None if measured.leaked is None else np.unique(measured.dialogues[measured.leaked]).tolist()
+    )
     return {SUMS: totals.T.tolist(), LEAKED: leaked}
 
 
 def pooled_verdict(recipes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return "verdict" and "differences" of recorded recipes in bits per byte.
 
-    Both are empty for fewer than two recipes, for runs without sums, and for runs on different test sets.
+    Both are empty for fewer than two recipes, for runs without sums, and for runs on different test
+    sets.
     """
     runs = [run for row in recipes for run in row["runs"]]
     same = len({run["fingerprint"] for run in runs}) == 1
     if len(recipes) < 2 or not same or not all(run.get(SUMS) for run in runs):
         return {"verdict": "", "differences": []}
-    section = statistics_section({row["name"]: [measured_dialogues(run) for run in row["runs"]] for row in recipes})
+    section = statistics_section(
+        {row["name"]: [measured_dialogues(run) for run in row["runs"]] for row in recipes}
+    )
     models = [{"name": row["name"], "runs": []} for row in recipes]
     shown = displayed({"models": models, "verdict": section["verdict"]})
     return {"verdict": shown["verdict"], "differences": section["differences"]}

@@ -1,4 +1,6 @@
-"""Table of a record in a README, between ``<!-- results: NAME -->`` and ``<!-- end of results -->``."""
+"""Table of a record in a README, between ``<!-- results: NAME -->`` and
+``<!-- end of results -->``.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,11 @@ from dialog.report.formats.numbers import count, duration
 from dialog.report.sections.scores import REFERENCE_LABELS
 from dialog.report.tables import metric_label, p_text
 
-START, END = "<!-- results: {} -->", "<!-- end of results -->"
+START = "<!-- results: {} -->"
+END = "<!-- end of results -->"
 LABELS = {
     "parlai_sets.S1_bits_per_byte": "Bits per byte on S1 ↓",
-    "history.random_context": "Bits per byte lost with another context",
+    "context_use.random_context": "Bits per byte lost with another context",
 }
 """Labels of the bits per byte that records add to the metrics."""
 REFERENCES = ("human", "copy", "nearest_clean")
@@ -35,7 +38,9 @@ def write_table(readme: Path, name: str, table: str) -> None:
 
 
 def with_table(text: str, name: str, table: str) -> str:
-    """Return a README with the table of an entry between its markers, which are added if they are missing."""
+    """Return a README with the table of an entry between its markers, which are added if they are
+    missing.
+    """
     start = START.format(name)
     if start not in text:
         text = f"{text.rstrip()}\n\n{start}\n{END}\n"
@@ -57,7 +62,10 @@ def to_markdown(record: Mapping[str, Any]) -> str:
         lines.append("| " + " | ".join(texts) + " |")
     references = reference_rows(record.get("references", {}).get("all", {}), columns)
     blank = ["–"] * (len(head) - 1 - len(columns))
-    lines += ["| " + " | ".join([f"{name} ‡", *texts, *blank]) + " |" for name, texts in references.items()]
+    lines += [
+        "| " + " | ".join([f"{name} ‡", *texts, *blank]) + " |"
+        for name, texts in references.items()
+    ]
     return "\n".join([*lines, "", *captions(record)])
 
 
@@ -74,7 +82,8 @@ def cells(row: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
 
 
 def times(runs: Sequence[Mapping[str, Any]], *, named: bool) -> str:
-    """Return the median training time of a recipe on each machine; `named` gives the GPU or processor of each.
+    """Return the median training time of a recipe on each machine; `named` gives the GPU or
+    processor of each.
 
     A run that was moved has a time of its own, with all of its machines.
     """
@@ -86,8 +95,12 @@ def times(runs: Sequence[Mapping[str, Any]], *, named: bool) -> str:
     return "; ".join(f"{time} ({machine})" if named else time for machine, time in each.items())
 
 
-def reference_rows(references: Mapping[str, Mapping[str, Any]], columns: Sequence[str]) -> dict[str, list[str]]:
-    """Return the cells of the columns for `REFERENCES` and the best n-gram model, by label, where they have some."""
+def reference_rows(
+    references: Mapping[str, Mapping[str, Any]], columns: Sequence[str]
+) -> dict[str, list[str]]:
+    """Return the cells of the columns for `REFERENCES` and the best n-gram model, by label, where
+    they have some.
+    """
     models = [name for name in references if name.startswith(NGRAM)]
     best = min(models, key=lambda name: references[name][PRIMARY], default="")
     rows = {}
@@ -102,12 +115,16 @@ def reference_rows(references: Mapping[str, Mapping[str, Any]], columns: Sequenc
 
 
 def parameters(row: Mapping[str, Any]) -> str:
-    """Return the number of parameters; unknown if all runs diverged before their first validation."""
+    """Return the number of parameters; unknown if all runs diverged before their first
+    validation.
+    """
     return "–" if row["parameters"] is None else count(row["parameters"])
 
 
 def captions(record: Mapping[str, Any]) -> list[str]:
-    """Return the sentences below a table: command, commits, hardware, date, verdict, what is missing."""
+    """Return the sentences below a table: command, commits, hardware, date, verdict, what is
+    missing.
+    """
     runs = [run for row in record["recipes"] for run in row["runs"]]
     machines = " and ".join(apart(run["hardware"] for run in runs))
     threads = " or ".join(str(number) for number in sorted({run["threads"] for run in runs}))
@@ -123,18 +140,24 @@ def captions(record: Mapping[str, Any]) -> list[str]:
         "Mean ± sample standard deviation over seeds; median training time."
     ]
     if any(record.get("references", {}).values()):
-        lines += ["‡ Trivial systems for comparison: [reference rows](../../docs/metrics.md#reference-rows)."]
+        lines += [
+            "‡ Trivial systems for comparison: [reference"
+            " rows](../../docs/metrics.md#reference-rows)."
+        ]
     if record["verdict"]:
         meaning = "../../docs/comparison.md#how-to-read-the-verdict"
         lines += [f"[Verdict]({meaning}): {record['verdict']}".replace("\n", "\n  ")]
     lines += [
-        f"[Blind rating](../../docs/comparison.md#blind-rating) by {pair['rater']}: {pair['a']} better in "
-        f"{pair['wins_a']} pairs of responses, {pair['b']} in {pair['wins_b']}, {pair['ties']} ties; "
-        f"p: {p_text(pair['p'])}."
+        f"[Blind rating](../../docs/comparison.md#blind-rating) by {pair['rater']}: {pair['a']}"
+        f" better in {pair['wins_a']} pairs of responses, {pair['b']} in {pair['wins_b']},"
+        f" {pair['ties']} ties; p: {p_text(pair['p'])}."
         for pair in record.get("ratings", [])
     ]
     if diverged := [
-        f"{row['name']} seed {run['seed']}" for row in record["recipes"] for run in row["runs"] if run["diverged"]
+        f"{row['name']} seed {run['seed']}"
+        for row in record["recipes"]
+        for run in row["runs"]
+        if run["diverged"]
     ]:
         lines.append(f"Diverged: {', '.join(diverged)}.")
     if record["missing"]:

@@ -1,8 +1,10 @@
-"""Record the finished runs of a table: records/<corpus>/<name>.json, and its table in the README of the recipes.
+"""Record the finished runs of a table: records/<corpus>/<name>.json, and its table in the README of
+the recipes.
 
-Runs of the present recipe that the output folder lacks are taken from the records of the corpus: tables share runs, the
-seeds of a table can be trained on several machines, and a lost output folder loses no results. If it uses recorded
-runs, the verdict is about bits per byte alone, from the sums per dialogue that each record has.
+Runs of the present recipe that the output folder lacks are taken from the records of the corpus:
+tables share runs, the seeds of a table can be trained on several machines, and a lost output folder
+loses no results. If it uses recorded runs, the verdict is about bits per byte alone, from the sums
+per dialogue that each record has.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ from tables import COMMAND, Table, compared, plan_table, trained_part
 
 from dialog.analysis.attention.batch_maps import MEAN, UNIFORM
 from dialog.atomic import write_text
+from dialog.comparison.context_use import FILE as CONTEXT_USE
 from dialog.comparison.grid.folder import contender_hash
-from dialog.comparison.history import FILE as HISTORY
 from dialog.comparison.references import references_of
 from dialog.comparison.results.attention_statistics import FILE as ATTENTION
 from dialog.comparison.results.systems import FinishedRun, System, finished_systems
@@ -42,7 +44,16 @@ from dialog.runs.evaluation.files import read_added
 from dialog.runs.folder import commits_of, read_recipe
 
 FORMAT = 1
-DROPPED = {"baselines", "calibration", "signatures", "left_out", "generation", "data", "weights", "head"}
+DROPPED = {
+    "baselines",
+    "calibration",
+    "signatures",
+    "left_out",
+    "generation",
+    "data",
+    "weights",
+    "head",
+}
 """Parts of an evaluation's files that are not recorded."""
 DIFFERENCE = ("metric", "a", "b", "subset", "difference", "interval", "p", "p_holm", "decided")
 RUN = ("steps", "seconds", "target_tokens", "diverged")
@@ -51,14 +62,22 @@ log = logging.getLogger("dialog")
 
 
 def record(entries: Sequence[Entry], output: Path, records: Path, recipes: Path) -> None:
-    """Write the records of all tables that have finished runs, and their tables in the READMEs of the recipes."""
+    """Write the records of all tables that have finished runs, and their tables in the READMEs of
+    the recipes.
+    """
     now = environment()  # before a record that is written makes the checkout dirty
     for entry in entries:
         table = plan_table(entry, output, prepare=True)
         systems = finished_systems(table.work()) if table.grid.contenders else []
         path = record_path(entry, records)
-        earlier = read_json(path, "recipes", "verdict", "differences") if path.is_file() else {"recipes": []}
-        content = rounded(with_recorded(content_of(table, systems, output, now), earlier, table, records))
+        earlier = (
+            read_json(path, "recipes", "verdict", "differences")
+            if path.is_file()
+            else {"recipes": []}
+        )
+        content = rounded(
+            with_recorded(content_of(table, systems, output, now), earlier, table, records)
+        )
         if not systems and runs_in(content) <= runs_in(earlier):
             log.info("%s: no finished run", entry.name)
             continue
@@ -71,7 +90,8 @@ def record(entries: Sequence[Entry], output: Path, records: Path, recipes: Path)
 
 
 def without_recorded(entry: Entry, output: Path, records: Path) -> Entry:
-    """Return an entry without the recipes that are recorded with all seeds, and without seeds that no other one lacks.
+    """Return an entry without the recipes that are recorded with all seeds, and without seeds that
+    no other one lacks.
 
     Runs of a recipe that has changed since do not count.
     """
@@ -81,29 +101,46 @@ def without_recorded(entry: Entry, output: Path, records: Path) -> Entry:
     for row in entry.rows:
         with suppress(UserError):  # which processing the entry reports
             hashes[row.name] = contender_hash(compose_row(entry, row, output).recipe)
-    recorded = {name: row for name, row in recorded_rows(entry, hashes, records).items() if name in hashes}
-    seeds = {row: {run["seed"] for run in recorded.get(row.name, {"runs": []})["runs"]} for row in entry.rows}
+    recorded = {
+        name: row for name, row in recorded_rows(entry, hashes, records).items() if name in hashes
+    }
+    seeds = {
+        row: {run["seed"] for run in recorded.get(row.name, {"runs": []})["runs"]}
+        for row in entry.rows
+    }
     lacking = tuple(row for row in entry.rows if not seeds[row].issuperset(entry.seed_list))
-    return replace(entry, rows=lacking or entry.rows, recorded=frozenset(set.intersection(*seeds.values())))
+    return replace(
+        entry, rows=lacking or entry.rows, recorded=frozenset(set.intersection(*seeds.values()))
+    )
 
 
-def recorded_rows(entry: Entry, hashes: Mapping[str, str], records: Path) -> dict[str, dict[str, Any]]:
+def recorded_rows(
+    entry: Entry, hashes: Mapping[str, str], records: Path
+) -> dict[str, dict[str, Any]]:
     """Return what the records of a corpus have of an entry's recipes, by name.
 
     Runs of the entry's own record come first; other records add seeds of the entry that it lacks.
 
     Args:
         entry: Of the queue.
-        hashes: Of its recipes as they are now, by name. One without, since it cannot be composed here, keeps the runs
-            that the own record has under its name.
+        hashes: Of its recipes as they are now, by name. One without, since it cannot be composed
+            here, keeps the runs that the own record has under its name.
         records: Folder of the records.
     """
     own = record_path(entry, records)
     rows: dict[str, dict[str, Any]] = {}
-    found = [(path, old) for path in own.parent.glob("*.json") for old in read_json(path, "recipes")["recipes"]]
+    found = [
+        (path, old)
+        for path in own.parent.glob("*.json")
+        for old in read_json(path, "recipes")["recipes"]
+    ]
     for path, old in sorted(found, key=lambda item: (item[0] != own, item[0])):
         for name in (row.name for row in entry.rows):
-            same = hashes[name] == old["hash"] if name in hashes else (path, old["name"]) == (own, name)
+            same = (
+                hashes[name] == old["hash"]
+                if name in hashes
+                else (path, old["name"]) == (own, name)
+            )
             if not same:
                 continue
             kept = rows.setdefault(name, {**old, "name": name, "runs": []})
@@ -131,12 +168,18 @@ def remedy(content: Mapping[str, Any]) -> str:
     runs = [(row["name"], run) for row in content["recipes"] for run in row["runs"]]
     without = [f"{name} seed {run['seed']}" for name, run in runs if SUMS not in run]
     if without:
-        return f"these recorded runs have no sums per dialogue, so it needs new ones: {', '.join(without)}"
+        return (
+            "these recorded runs have no sums per dialogue, so it needs new ones:"
+            f" {', '.join(without)}"
+        )
     return f"compare first: {content['command']}"
 
 
-def content_of(table: Table, systems: Sequence[System], output: Path, now: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record of a table: no weights and no responses, but metrics and learning curves of every run.
+def content_of(
+    table: Table, systems: Sequence[System], output: Path, now: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the record of a table: no weights and no responses, but metrics and learning curves of
+    every run.
 
     Args:
         table: From `plan_table`.
@@ -175,13 +218,17 @@ def content_of(table: Table, systems: Sequence[System], output: Path, now: Mappi
         "recipes": recipes,
         "references": trivial_systems(systems, entry.columns),
         "verdict": displayed(results)["verdict"] if results else "",
-        "differences": [{key: item.get(key) for key in DIFFERENCE} for item in results.get("differences", [])],
+        "differences": [
+            {key: item.get(key) for key in DIFFERENCE} for item in results.get("differences", [])
+        ],
         "ratings": displayed(results)["ratings"].get("pairs", []) if results else [],
     }
 
 
 def run_of(run: FinishedRun) -> dict[str, Any]:
-    """Return one run: where it was trained, its cost, its metrics, its sums per dialogue, and its learning curve."""
+    """Return one run: where it was trained, its cost, its metrics, its sums per dialogue, and its
+    learning curve.
+    """
     trained, *_ = machines = machines_of(run.folder)
     curve = [point for point in run.entry["curve"] if point["validation/bits_per_byte"] is not None]
     names = ("step", "epoch", "seconds", "validation/bits_per_byte")
@@ -203,11 +250,16 @@ def run_of(run: FinishedRun) -> dict[str, Any]:
 
 
 def trivial_systems(systems: Sequence[System], columns: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return the reference rows of the test set, by subset and system: bits per byte and the columns."""
+    """Return the reference rows of the test set, by subset and system: bits per byte and the
+    columns.
+    """
     metrics = next((run.entry["metrics"] for system in systems for run in system.measured_runs), {})
     kept = {PRIMARY, *columns}
     return {
-        subset: {name: numbers({key: row[key] for key in row if key in kept}) for name, row in rows.items()}
+        subset: {
+            name: numbers({key: row[key] for key in row if key in kept})
+            for name, row in rows.items()
+        }
         for subset, rows in references_of(metrics).items()
     }
 
@@ -215,7 +267,8 @@ def trivial_systems(systems: Sequence[System], columns: Sequence[str]) -> dict[s
 def with_set_bits(metrics: dict[str, Any]) -> dict[str, Any]:
     """Return metrics with ``parlai_sets.S1_bits_per_byte`` and those of the other sets.
 
-    Perplexities per token of different tokenizers cannot be compared; log2(perplexity) tokens / bytes can.
+    Perplexities per token of different tokenizers cannot be compared; log2(perplexity) tokens /
+    bytes can.
     """
     sets = metrics.get("parlai_sets", {})
     bits = {
@@ -227,18 +280,21 @@ def with_set_bits(metrics: dict[str, Any]) -> dict[str, Any]:
 
 
 def analyses_of(evaluation: Path | None) -> dict[str, dict[str, Any]]:
-    """Return what a comparison has measured of a run beside its metrics, where the evaluation folder has it.
+    """Return what a comparison has measured of a run beside its metrics, where the evaluation
+    folder has it.
 
-    ``history`` has the bits per byte lost by each change of the context, such as ``history.random_context``;
-    ``attention`` the statistics of the decoder's attention to the source, over all layers and heads (``mean``) and with
-    equal weights (``uniform``).
+    ``context_use`` has the bits per byte lost by each change of the context, such as
+    ``context_use.random_context``; ``attention`` the statistics of the decoder's attention to the
+    source, over all layers and heads (``mean``) and with equal weights (``uniform``).
     """
     found: dict[str, dict[str, Any]] = {}
     if evaluation is None:
         return found
-    if history := read_added(evaluation / HISTORY, "perturbations"):
-        rows = history["perturbations"]
-        found["history"] = numbers({row["perturbation"].replace(" ", "_"): row["bits_per_byte"] for row in rows})
+    if measured := read_added(evaluation / CONTEXT_USE, "perturbations"):
+        rows = measured["perturbations"]
+        found["context_use"] = numbers(
+            {row["perturbation"].replace(" ", "_"): row["bits_per_byte"] for row in rows}
+        )
     if attention := read_added(evaluation / ATTENTION, "rows"):
         rows = {row.pop("module"): row for row in attention["rows"]}
         found["attention"] = numbers({name: rows[name] for name in (MEAN, UNIFORM) if name in rows})
@@ -246,15 +302,29 @@ def analyses_of(evaluation: Path | None) -> dict[str, dict[str, Any]]:
 
 
 def missing_from(rows: Sequence[Mapping[str, Any]], table: Table) -> list[str]:
-    """Return the runs of a table that its rows lack, and with the reason the recipes that cannot be composed here."""
-    entry, present = table.entry, runs_in({"recipes": rows})
-    absent = [(row.name, seed) for seed in entry.seed_list for row in entry.rows if (row.name, seed) not in present]
-    names = [f"{name} ({table.missing[name]})" if name in table.missing else f"{name} seed {n}" for name, n in absent]
+    """Return the runs of a table that its rows lack, and with the reason the recipes that cannot be
+    composed here.
+    """
+    entry = table.entry
+    present = runs_in({"recipes": rows})
+    absent = [
+        (row.name, seed)
+        for seed in entry.seed_list
+        for row in entry.rows
+        if (row.name, seed) not in present
+    ]
+    names = [
+        f"{name} ({table.missing[name]})" if name in table.missing else f"{name} seed {n}"
+        for name, n in absent
+    ]
     return list(dict.fromkeys(names))
 
 
-def with_recorded(content: dict[str, Any], earlier: Mapping[str, Any], table: Table, records: Path) -> dict[str, Any]:
-    """Return a record with the runs that it lacks and the corpus's records have, if recipe and data are the same.
+def with_recorded(
+    content: dict[str, Any], earlier: Mapping[str, Any], table: Table, records: Path
+) -> dict[str, Any]:
+    """Return a record with the runs that it lacks and the corpus's records have, if recipe and data
+    are the same.
 
     Args:
         content: Of the runs in the output folder.
@@ -265,7 +335,9 @@ def with_recorded(content: dict[str, Any], earlier: Mapping[str, Any], table: Ta
     new = {row["name"]: row for row in content["recipes"]}
     recorded = recorded_rows(table.entry, table.hashes, records)
     old_runs = [run for row in recorded.values() for run in row["runs"]]
-    data = {run["data"] for row in content["recipes"] for run in row["runs"]} or {run["data"] for run in old_runs[:1]}
+    data = {run["data"] for row in content["recipes"] for run in row["runs"]} or {
+        run["data"] for run in old_runs[:1]
+    }
     rows: list[dict[str, Any]] = []
     joined = False
     for name in (row.name for row in table.entry.rows):
@@ -285,12 +357,20 @@ def with_recorded(content: dict[str, Any], earlier: Mapping[str, Any], table: Ta
             rows.append({**row, "runs": sorted([*others, *runs], key=itemgetter("seed"))})
     if not joined and (content["verdict"] or not content["missing"]):
         return content
-    kept = earlier if earlier.get("verdict") and rounded(rows) == earlier["recipes"] else pooled_verdict(rows)
+    kept = (
+        earlier
+        if earlier.get("verdict") and rounded(rows) == earlier["recipes"]
+        else pooled_verdict(rows)
+    )
     return {
         **content,
         "recipes": rows,
         "missing": missing_from(rows, table),
-        "references": content["references"] if any(content["references"].values()) else earlier.get("references", {}),
+        "references": (
+            content["references"]
+            if any(content["references"].values())
+            else earlier.get("references", {})
+        ),
         "verdict": kept["verdict"],
         "differences": [{key: item.get(key) for key in DIFFERENCE} for item in kept["differences"]],
         "ratings": earlier.get("ratings", []) if kept is earlier else content["ratings"],
@@ -314,11 +394,13 @@ def compact(content: dict[str, Any]) -> str:
     """Return indented JSON with lists of numbers on one line."""
     text = to_json(content, indent=1) + "\n"
     return re.sub(
-        r"\[[\s\d.,e+-]+\]", lambda match: re.sub(r"\s+", " ", match[0]).replace("[ ", "[").replace(" ]", "]"), text
+        r"\[[\s\d.,e+-]+\]",
+        lambda match: re.sub(r"\s+", " ", match[0]).replace("[ ", "[").replace(" ]", "]"),
+        text,
     )
 
 
-def rounded(value: Any) -> Any:  # noqa: ANN401 - any JSON
+def rounded(value: Any) -> Any:
     """Return nested values with numbers of six significant digits."""
     if isinstance(value, Mapping):
         return {key: rounded(item) for key, item in value.items()}

@@ -6,13 +6,15 @@
     python benchmarks/results/run.py --status                                        finished, running, left
     python benchmarks/results/run.py --record                                        write records and READMEs
 
-The queue is queue.yaml, or --queue FILE. Runs go to --output (default runs/results), which git ignores; a run of the
-same recipe, seed and data that is there already, under whatever name, is continued or used as it is. Each run has one
-thread; OMP_NUM_THREADS=N gives N to the runs of all jobs together. SIGTERM stops at a checkpoint with exit code 143;
-the same command continues, also after a kill. A recipe that fails is reported at the end (exit code 1, or 2 if you can
-fix it) and does not stop the others.
+The queue is queue.yaml, or --queue FILE. Runs go to --output (default runs/results), which git
+ignores; a run of the same recipe, seed and data that is there already, under whatever name, is
+continued or used as it is. Each run has one thread; OMP_NUM_THREADS=N gives N to the runs of all
+jobs together. SIGTERM stops at a checkpoint with exit code 143; the same command continues, also
+after a kill. A recipe that fails is reported at the end (exit code 1, or 2 if you can fix it) and
+does not stop the others.
 
-Nothing in the checkout is changed while the queue runs, so that all runs are of one commit; --record does that.
+Nothing in the checkout is changed while the queue runs, so that all runs are of one commit;
+--record does that.
 Corpora are looked up in $DIALOG_DATA.
 """
 
@@ -45,27 +47,53 @@ log = logging.getLogger("dialog")
 
 def main() -> None:
     """Parse the command line; exit as ``dialog`` does."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--queue", type=Path, default=Path(__file__).with_name("queue.yaml"), metavar="FILE")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--queue", type=Path, default=Path(__file__).with_name("queue.yaml"), metavar="FILE"
+    )
     parser.add_argument("--output", type=Path, default=ROOT / "runs" / "results", metavar="DIR")
-    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="entries, or letters of stages")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at a time, of several recipes")
+    parser.add_argument(
+        "--only", nargs="+", default=[], metavar="NAME", help="entries, or letters of stages"
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="runs at a time, of several recipes"
+    )
     parser.add_argument("--core", type=int, nargs="+", metavar="N", help="use these cores only")
-    parser.add_argument("--recipes", type=Path, default=ROOT / "recipes", metavar="DIR", help="folder of the READMEs")
-    parser.add_argument("--records", type=Path, default=Path(__file__).with_name("records"), metavar="DIR")
-    parser.add_argument("--unrecorded", action="store_true", help="leave out runs that are recorded")
+    parser.add_argument(
+        "--recipes",
+        type=Path,
+        default=ROOT / "recipes",
+        metavar="DIR",
+        help="folder of the READMEs",
+    )
+    parser.add_argument(
+        "--records", type=Path, default=Path(__file__).with_name("records"), metavar="DIR"
+    )
+    parser.add_argument(
+        "--unrecorded", action="store_true", help="leave out runs that are recorded"
+    )
     action = parser.add_mutually_exclusive_group()
-    action.add_argument("--trained", action="store_true", help="evaluate and compare trained runs, train none")
-    action.add_argument("--status", action="store_true", help="print finished, running and missing runs")
-    action.add_argument("--record", action="store_true", help="write the records and the tables of the READMEs")
+    action.add_argument(
+        "--trained", action="store_true", help="evaluate and compare trained runs, train none"
+    )
+    action.add_argument(
+        "--status", action="store_true", help="print finished, running and missing runs"
+    )
+    action.add_argument(
+        "--record", action="store_true", help="write the records and the tables of the READMEs"
+    )
     options = parser.parse_args()
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
     log.setLevel(logging.INFO)
     shorten_spinning()
     if options.core:
         os.sched_setaffinity(0, options.core)
-    queue, output = options.queue.resolve(), options.output.resolve()
-    recipes, records = options.recipes.resolve(), options.records.resolve()
+    queue = options.queue.resolve()
+    output = options.output.resolve()
+    recipes = options.recipes.resolve()
+    records = options.records.resolve()
     os.chdir(ROOT)  # whose commit the runs record
     try:
         every = read_queue(queue)
@@ -98,7 +126,9 @@ def chosen(entries: list[Entry], only: list[str]) -> list[Entry]:
     """Return the entries with these names or stages; all without any."""
     unknown = set(only) - {entry.name for entry in entries} - {entry.stage for entry in entries}
     if unknown:
-        raise UserError(f"--only {min(unknown)}: no entry or stage of this name; --status lists them")
+        raise UserError(
+            f"--only {min(unknown)}: no entry or stage of this name; --status lists them"
+        )
     return [entry for entry in entries if not only or entry.name in only or entry.stage in only]
 
 
@@ -126,13 +156,19 @@ def process(entries: list[Entry], output: Path, jobs: int, advice: str, *, train
             failures[entry.name] = error
             log.error("%s failed: %s", entry.name, error)
     if failures:
-        kind = UserError if all(isinstance(error, UserError) for error in failures.values()) else RunError
+        kind = (
+            UserError
+            if all(isinstance(error, UserError) for error in failures.values())
+            else RunError
+        )
         lines = "; ".join(f"{name}: {message_of(error)}" for name, error in failures.items())
         raise kind(f"{len(failures)} of {len(entries)} entries failed: {lines}")
 
 
 def process_table(entry: Entry, output: Path, jobs: int, advice: str, *, train: bool) -> None:
-    """Train, evaluate and compare what a table lacks; `advice` tells how to continue after a signal."""
+    """Train, evaluate and compare what a table lacks; `advice` tells how to continue after a
+    signal.
+    """
     table = plan_table(entry, output, prepare=True)
     if not train:
         table = trained_part(table)
@@ -155,7 +191,11 @@ def process_table(entry: Entry, output: Path, jobs: int, advice: str, *, train: 
 
 def message_of(error: Exception) -> str:
     """Return the message of an error; for an unexpected one also its type."""
-    return str(error) if isinstance(error, UserError | RunError) else f"{type(error).__name__}: {error}"
+    return (
+        str(error)
+        if isinstance(error, UserError | RunError)
+        else f"{type(error).__name__}: {error}"
+    )
 
 
 if __name__ == "__main__":

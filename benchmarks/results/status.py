@@ -21,7 +21,9 @@ from dialog.tuning.results import RESULTS
 
 
 def print_status(entries: Sequence[Entry], output: Path, queue: Sequence[Entry]) -> None:
-    """Print a line for each run and sweep of the entries, the hours left of each stage, and runs not of the queue."""
+    """Print a line for each run and sweep of the entries, the hours left of each stage, and runs
+    not of the queue.
+    """
     logging.getLogger("dialog").setLevel(logging.WARNING)
     left: dict[str, float] = {}
     used: dict[object, str] = {}
@@ -33,20 +35,29 @@ def print_status(entries: Sequence[Entry], output: Path, queue: Sequence[Entry])
         rows = sweep_rows(entry, output) if entry.sweep else table_rows(entry, output, used)
         width = max(len(name) for name, _, _ in rows)
         for name, state, hours in rows:
-            print(f"  {name:<{width}}  {state}" + (f"; about {duration(3600 * hours)} left" if hours else ""))
+            print(
+                f"  {name:<{width}}  {state}"
+                + (f"; about {duration(3600 * hours)} left" if hours else "")
+            )
         left[entry.stage] = left.get(entry.stage, 0.0) + sum(hours for _, _, hours in rows)
     stages = ", ".join(f"{stage} {hours:.1f}" for stage, hours in left.items())
     print(f"core hours left, by stage: {stages or 'none'}; in all {sum(left.values()):.1f}")
     for entry in queue:
         if not entry.sweep and entry not in entries:
             table_rows(entry, output, used)  # marks its runs
-    others = [path.parent.name for path in sorted(output.glob(f"*/{RECIPE}")) if path.parent.resolve() not in used]
+    others = [
+        path.parent.name
+        for path in sorted(output.glob(f"*/{RECIPE}"))
+        if path.parent.resolve() not in used
+    ]
     if others:
         print(f"runs of other recipes, or of these before a change: {', '.join(others)}")
 
 
 def table_rows(entry: Entry, output: Path, used: dict[object, str]) -> list[tuple[str, str, float]]:
-    """Return name, state and hours left of each run; a run that another table has too is counted there."""
+    """Return name, state and hours left of each run; a run that another table has too is counted
+    there.
+    """
     table = plan_table(entry, output, prepare=False)
     hours = {row.name: row.hours for row in entry.rows}
     rows = []
@@ -54,19 +65,28 @@ def table_rows(entry: Entry, output: Path, used: dict[object, str]) -> list[tupl
         used[cell.folder] = entry.name
         owner = used.setdefault((cell.contender.hash, cell.seed), entry.name)
         state, left = cell_state(cell, hours[cell.contender.name])
-        rows.append((cell.name, state, left) if owner == entry.name else (cell.name, f"{state}, see {owner}", 0.0))
+        rows.append(
+            (cell.name, state, left)
+            if owner == entry.name
+            else (cell.name, f"{state}, see {owner}", 0.0)
+        )
     for row in entry.rows:
         if row.name in table.missing:
-            runs = [(entry.tuned_by, row.recipe, entry.overrides, row.overrides, seed) for seed in entry.seed_list]
+            runs = [
+                (entry.tuned_by, row.recipe, entry.overrides, row.overrides, seed)
+                for seed in entry.seed_list
+            ]
             left = row.hours * sum(used.setdefault(run, entry.name) == entry.name for run in runs)
             rows.append((row.name, table.missing[row.name], left))
     return rows
 
 
 def cell_state(cell: Cell, hours: float) -> tuple[str, float]:
-    """Return the state of a run, and the core hours left: its estimate, or what its speed so far predicts if less.
+    """Return the state of a run, and the core hours left: its estimate, or what its speed so far
+    predicts if less.
 
-    Its speed predicts the time to its last epoch; it may stop earlier, so the state calls that "at most".
+    Its speed predicts the time to its last epoch; it may stop earlier, so the state calls that "at
+    most".
     """
     progress = state_of(cell)
     spent = (progress.seconds or 0.0) / 3600
@@ -84,7 +104,11 @@ def cell_state(cell: Cell, hours: float) -> tuple[str, float]:
         return f"running{after}: {heartbeat(cell.folder)}{limit}", left
     if cell.error_file.is_file():
         return f"failed{after}: {read_json(cell.error_file, 'message')['message']}", left
-    return (f"stopped{after}: {heartbeat(cell.folder)}{limit}" if cell.folder.is_dir() else "not started"), left
+    return (
+        f"stopped{after}: {heartbeat(cell.folder)}{limit}"
+        if cell.folder.is_dir()
+        else "not started"
+    ), left
 
 
 def heartbeat(folder: Path) -> str:

@@ -1,4 +1,6 @@
-"""Sweeps of the queue; without their runs they are recorded beside the queue, in sweeps/, and continued from there."""
+"""Sweeps of the queue; without their runs they are recorded beside the queue, in sweeps/, and
+continued from there.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,19 @@ log = logging.getLogger("dialog")
 
 
 def restore_sweep(entry: Entry, output: Path, recorded: Path) -> None:
-    """Copy a sweep into the output folder from the folder of recorded ones, unless that has as many trials."""
-    folder, copy = sweep_folder(output, entry.name), recorded / entry.name
+    """Copy a sweep into the output folder from the folder of recorded ones, unless that has as many
+    trials.
+    """
+    folder = sweep_folder(output, entry.name)
+    copy = recorded / entry.name
     if trials_in(copy) <= trials_in(folder):
         return
     if (folder / RUNS).is_dir():
-        log.warning("%s: the recorded sweep has more trials; remove %s to continue from there", entry.name, folder)
+        log.warning(
+            "%s: the recorded sweep has more trials; remove %s to continue from there",
+            entry.name,
+            folder,
+        )
         return
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(copy, folder)
@@ -39,11 +48,16 @@ def trials_in(folder: Path) -> int:
     """Return the number of trials of a sweep, 0 without results."""
     if not (folder / RESULTS).is_file():
         return 0
-    return sum(recipe["spent"]["trials"] for recipe in read_json(folder / RESULTS, "recipes")["recipes"])
+    return sum(
+        recipe["spent"]["trials"] for recipe in read_json(folder / RESULTS, "recipes")["recipes"]
+    )
 
 
 def run_sweep(entry: Entry, output: Path, advice: str) -> None:
-    """Start or resume a sweep; its trials run one at a time. `advice` tells how to continue the queue."""
+    """Start or resume a sweep; its trials run one at a time.
+
+    `advice` tells how to continue the queue.
+    """
     folder = sweep_folder(output, entry.name)
     arguments = ["--resume", str(folder)]
     if not folder.exists():
@@ -58,14 +72,18 @@ def run_sweep(entry: Entry, output: Path, advice: str) -> None:
 
 
 def record_sweep(entry: Entry, output: Path, recorded: Path, recipes: Path) -> None:
-    """Copy a sweep without its runs to the folder of recorded ones, and write its trials into the recipes' README."""
+    """Copy a sweep without its runs to the folder of recorded ones, and write its trials into the
+    recipes' README.
+    """
     now = environment()  # before anything is written
     folder = sweep_folder(output, entry.name)
     if not (folder / RESULTS).is_file():
         log.info("%s: no finished trial", entry.name)
         return
     if trials_in(folder) < trials_in(recorded / entry.name):
-        log.warning("%s: %s has fewer trials than the recorded sweep, which is kept", entry.name, folder)
+        log.warning(
+            "%s: %s has fewer trials than the recorded sweep, which is kept", entry.name, folder
+        )
         return
     shutil.rmtree(recorded / entry.name, ignore_errors=True)
     shutil.copytree(folder, recorded / entry.name, ignore=shutil.ignore_patterns(RUNS, ".*"))
@@ -76,7 +94,9 @@ def record_sweep(entry: Entry, output: Path, recorded: Path, recipes: Path) -> N
 
 def trial_table(entry: Entry, results: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Return the table of all trials of a sweep, the best of each recipe in bold."""
-    keys = list(dict.fromkeys(key for space in results["settings"]["spaces"].values() for key in space))
+    keys = list(
+        dict.fromkeys(key for space in results["settings"]["spaces"].values() for key in space)
+    )
     label = f"{metric_label('bits_per_byte')} (validation)"
     head = ["recipe", "trial", *(f"`{key}`" for key in keys), label, "steps", "time"]
     lines = ["| " + " | ".join(head) + " |", "| --- |" + " ---: |" * (len(head) - 1)]
@@ -95,9 +115,17 @@ def trial_table(entry: Entry, results: Mapping[str, Any], now: Mapping[str, Any]
                 duration(trial["seconds"]),
             ]
             lines.append(f"| {' | '.join(cells)} |")
-    left = [(recipe["name"], entry.trials - recipe["spent"]["trials"]) for recipe in results["recipes"]]
+    left = [
+        (recipe["name"], entry.trials - recipe["spent"]["trials"]) for recipe in results["recipes"]
+    ]
     command = COMMAND.format(entry.name)
-    lines += ["", f"* `{command}`; recorded at {now['git']}, {now['cpu']}, {datetime.now():%Y-%m-%d}."]
+    lines += [
+        "",
+        f"* `{command}`; recorded at {now['git']}, {now['cpu']}, {datetime.now():%Y-%m-%d}.",
+    ]
     if any(number > 0 for _, number in left):
-        lines.append(f"* Trials left: {', '.join(f'{name} {number}' for name, number in left if number > 0)}.")
+        lines.append(
+            "* Trials left:"
+            f" {', '.join(f'{name} {number}' for name, number in left if number > 0)}."
+        )
     return "\n".join(lines)

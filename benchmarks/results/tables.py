@@ -1,4 +1,6 @@
-"""Comparison folders of the queue's tables; the runs lie beside them and are shared between tables."""
+"""Comparison folders of the queue's tables; the runs lie beside them and are shared between
+tables.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ class Table:
         entry: Its entry in the queue.
         grid: Its comparison.
         missing: Reasons why contenders are left out, by name.
-        hashes: Hash of each contender as composed, before ``precision: auto`` is resolved for this machine.
+        hashes: Hash of each contender as composed, before ``precision: auto`` is resolved for this
+            machine.
         notes: Run folders of the same recipe and seed that are not used, with the reason.
     """
 
@@ -56,13 +59,15 @@ class Table:
 
 
 def plan_table(entry: Entry, output: Path, *, prepare: bool) -> Table:
-    """Compose the contenders of a table and find their run folders; one that cannot be composed is left out.
+    """Compose the contenders of a table and find their run folders; one that cannot be composed is
+    left out.
 
     Args:
         entry: Of the queue.
         output: Folder of all runs.
-        prepare: Prepare the data. A contender is then left out too if its data are missing or differ from those of the
-            first, and a run of the same recipe and seed that was trained on other data is not used.
+        prepare: Prepare the data. A contender is then left out too if its data are missing or
+            differ from those of the first, and a run of the same recipe and seed that was trained
+            on other data is not used.
     """
     existing = existing_runs(output)
     contenders: list[Contender] = []
@@ -78,7 +83,10 @@ def plan_table(entry: Entry, output: Path, *, prepare: bool) -> Table:
             check_single_process([contender])
             data = prepare_data(resolved.recipe) if prepare else None
             if None not in (first, data) and data != first:
-                raise UserError(f"its data differ from those of {contenders[0].name}; give it a table of its own")
+                raise UserError(
+                    f"its data differ from those of {contenders[0].name}; give it a table of"
+                    " its own"
+                )
             first = data
             folders = {
                 seed: str(run_folder(output, contender, seed, existing, fingerprint(data), notes))
@@ -90,7 +98,13 @@ def plan_table(entry: Entry, output: Path, *, prepare: bool) -> Table:
         contenders.append(replace(contender, folders=folders))
         hashes[row.name] = contender_hash(composed.recipe)
     folder = output / "comparisons" / folder_name(entry.name, contenders)
-    return Table(entry, Grid(folder, tuple(contenders), tuple(entry.seed_list), named=None), missing, hashes, notes)
+    return Table(
+        entry,
+        Grid(folder, tuple(contenders), tuple(entry.seed_list), named=None),
+        missing,
+        hashes,
+        notes,
+    )
 
 
 def folder_name(name: str, contenders: Sequence[Contender]) -> str:
@@ -100,7 +114,9 @@ def folder_name(name: str, contenders: Sequence[Contender]) -> str:
 
 
 def trained_part(table: Table) -> Table:
-    """Return a table of the trained runs alone, with a comparison folder of its own; the table itself if all are."""
+    """Return a table of the trained runs alone, with a comparison folder of its own; the table
+    itself if all are.
+    """
     trained: dict[str, dict[int, str]] = {contender.name: {} for contender in table.grid.contenders}
     cells = table.grid.cells()
     for cell in cells:
@@ -125,7 +141,9 @@ def compared(table: Table) -> dict[str, Any]:
 
 
 def existing_runs(output: Path) -> dict[tuple[str, int], list[Path]]:
-    """Map recipes (by hash) and seeds to the run folders of the output folder, however they are named."""
+    """Map recipes (by hash) and seeds to the run folders of the output folder, however they are
+    named.
+    """
     runs: dict[tuple[str, int], list[Path]] = {}
     for path in sorted(output.glob(f"*/{RECIPE}")):
         recipe = compose(str(path)).recipe
@@ -143,13 +161,20 @@ def run_folder(
 ) -> Path:
     """Return the folder of a run: one of the same recipe, seed and data, else a new one.
 
-    Its name has a hash, so that processes that work on two tables at the same time do not give one folder to two runs.
+    Its name has a hash, so that processes that work on two tables at the same time do not give one
+    folder to two runs.
     """
     for folder in existing.get((contender.hash, seed), []):
-        trained_on = read_json(folder / ENVIRONMENT, "data")["data"] if (folder / ENVIRONMENT).is_file() else None
+        trained_on = (
+            read_json(folder / ENVIRONMENT, "data")["data"]
+            if (folder / ENVIRONMENT).is_file()
+            else None
+        )
         if None in (data, trained_on) or trained_on == data:
             return folder.resolve()
-        notes.append(f"{folder.name}: trained on other data ({trained_on[:12]}, now {data[:12]}), not used")
+        notes.append(
+            f"{folder.name}: trained on other data ({trained_on[:12]}, now {data[:12]}), not used"
+        )
     version = hash_of([contender.hash, data])[:SHORT]
     return (output / f"{contender.name.replace('/', '-')}-{seed}-{version}").resolve()
 
@@ -160,12 +185,19 @@ def fingerprint(data: Path | None) -> str | None:
 
 
 def is_done(table: Table, work: Work) -> bool:
-    """Return whether all runs of a table are trained, evaluated and compared; one contender alone is not compared."""
-    return not table.missing and all(work.is_finished(cell) for cell in work.cells) and bool(compared(table))
+    """Return whether all runs of a table are trained, evaluated and compared; one contender alone
+    is not compared.
+    """
+    return (
+        not table.missing
+        and all(work.is_finished(cell) for cell in work.cells)
+        and bool(compared(table))
+    )
 
 
 def train_table(table: Table, jobs: int, advice: str) -> None:
-    """Train, evaluate and compare what is missing; of one contender alone, only measure what a comparison would.
+    """Train, evaluate and compare what is missing; of one contender alone, only measure what a
+    comparison would.
 
     Args:
         table: From `plan_table`.

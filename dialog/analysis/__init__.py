@@ -1,4 +1,4 @@
-"""Measure trained models beyond their scores: attention, calibration, use of the history, FLOPs.
+"""Measure trained models beyond their scores: attention, calibration, use of the context, FLOPs.
 
 Read first: `attention/maps.py`.
 """

@@ -1,4 +1,6 @@
-"""Buckets of examples: by context turns, response words, rarest word of the reference, and dialogue act."""
+"""Buckets of examples: by context turns, response words, rarest word of the reference, and dialogue
+act.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def label_of(value: int, edges: Edges) -> str:
 
 
 def rarest_word_count(reference: str, train_counts: Mapping[str, int]) -> int | None:
-    """Return how often the rarest word of a reference, in lower case, is in train; None without words."""
+    """Return how often the rarest word of a reference, in lower case, is in train; None without
+    words.
+    """
     return min((train_counts.get(word, 0) for word in words(reference.lower())), default=None)
 
 
@@ -41,13 +45,18 @@ def count_words(entries: Iterable[Entry], rules: ExampleRules) -> Counter[str]:
 def response_acts(entries: Iterable[Entry], rules: ExampleRules) -> dict[str, str]:
     """Return the dialogue act of each response, by the example's id; empty without `meta["acts"]`.
 
-    `meta["acts"]` lists an act, or a list of acts, for each turn. Dialogues from which the rules removed turns are left
-    out, since their acts no longer match their turns. Only the `MOST_ACTS` most frequent acts keep their name.
+    `meta["acts"]` lists an act, or a list of acts, for each turn. Dialogues from which the rules
+    removed turns are left out, since their acts no longer match their turns. Only the `MOST_ACTS`
+    most frequent acts keep their name.
     """
     acts: dict[str, str] = {}
     for entry in entries:
         labels = () if isinstance(entry, Malformed) else entry.meta.get("acts")
-        dialogue = usable_dialogue(entry, rules, Counter()) if isinstance(labels, list) and not rules.reverse else None
+        dialogue = (
+            usable_dialogue(entry, rules, Counter())
+            if isinstance(labels, list) and not rules.reverse
+            else None
+        )
         if dialogue is not None and isinstance(labels, list) and len(labels) == len(dialogue.turns):
             for _, response in example_windows(dialogue, rules):
                 acts[f"{dialogue.id}#{response}"] = act_label(labels[response])
@@ -56,7 +65,11 @@ def response_acts(entries: Iterable[Entry], rules: ExampleRules) -> dict[str, st
 
 
 def act_label(act: object) -> str:
-    """Return the label of a turn's act: its distinct parts, sorted and joined by "+"; of a nested list the first."""
+    """Return the label of a turn's act: its distinct parts, sorted and joined by "+"; of a nested
+    list the first.
+    """
     if isinstance(act, list):
-        return "+".join(sorted({str(part[0]) if isinstance(part, list) and part else str(part) for part in act}))
+        return "+".join(
+            sorted({str(part[0]) if isinstance(part, list) and part else str(part) for part in act})
+        )
     return str(act)

@@ -19,7 +19,8 @@ SIZE = 3 * BINS
 
 
 def bin_sums(confidence: Tensor, correct: Tensor, real: Tensor) -> Tensor:
-    """Return tokens, correct tokens and sum of confidences of each bin, for each row [B, 3 M], in float64.
+    """Return tokens, correct tokens and sum of confidences of each bin, for each row [B, 3 M], in
+    float64.
 
     Args:
         confidence: Largest probability of each target position [B, T].
@@ -27,15 +28,23 @@ def bin_sums(confidence: Tensor, correct: Tensor, real: Tensor) -> Tensor:
         real: Whether the position is not padding [B, T].
     """
     bins = (confidence.double() * BINS).ceil().long().clamp(1, BINS) - 1  # [B, T]
-    values = torch.stack([torch.ones_like(confidence), correct, confidence], 1).double() * real.unsqueeze(1)  # [B,3,T]
-    return values.new_zeros(len(bins), 3, BINS).scatter_add(-1, bins.unsqueeze(1).expand_as(values), values).flatten(1)
+    # [B,3,T]
+    values = torch.stack(
+        [torch.ones_like(confidence), correct, confidence], 1
+    ).double() * real.unsqueeze(1)
+    return (
+        values.new_zeros(len(bins), 3, BINS)
+        .scatter_add(-1, bins.unsqueeze(1).expand_as(values), values)
+        .flatten(1)
+    )
 
 
 def calibration(sums: Sequence[float]) -> dict[str, Any]:
     """Return expected calibration error and reliability diagram of summed `bin_sums` [3 M].
 
-    error = sum_m tokens_m / tokens |accuracy_m - confidence_m| (Guo et al. 2017, https://arxiv.org/abs/1706.04599), in
-    [0, 1], with the mean accuracy and the mean confidence of each bin. Empty bins are left out.
+    error = sum_m tokens_m / tokens |accuracy_m - confidence_m| (Guo et al. 2017,
+    https://arxiv.org/abs/1706.04599), in [0, 1], with the mean accuracy and the mean confidence of
+    each bin. Empty bins are left out.
     """
     bins = [
         {"confidence": confidence / tokens, "accuracy": correct / tokens, "tokens": round(tokens)}
@@ -50,7 +59,9 @@ def calibration(sums: Sequence[float]) -> dict[str, Any]:
 
 
 def pooled(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Combine the results of `calibration` of several runs: mean error, and bins over the tokens of all runs."""
+    """Combine the results of `calibration` of several runs: mean error, and bins over the tokens of
+    all runs.
+    """
     sums = [[0.0] * BINS for _ in range(3)]
     for row in (row for run in runs for row in run["bins"]):
         place = min(max(math.ceil(row["confidence"] * BINS), 1), BINS) - 1

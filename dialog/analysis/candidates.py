@@ -24,7 +24,8 @@ SEED = 0
 CONTEXTS = 32
 """Contexts that are encoded together."""
 TOKENS = 2048
-"""Most target tokens that are scored together, padding included; a longer target is scored alone."""
+"""Most target tokens that are scored together, padding included; a longer target is scored alone.
+"""
 
 
 def candidate_ranks(
@@ -37,12 +38,14 @@ def candidate_ranks(
     rank: int = 0,
     world: int = 1,
 ) -> dict[int, int] | None:
-    """Return the rank from 1 of the reference among 20 candidates, by the index of the example in its split.
+    """Return the rank from 1 of the reference among 20 candidates, by the index of the example in
+    its split.
 
-    At most 200 examples are ranked, drawn with a fixed seed; their candidates are the reference and 19 references of
-    other examples, all different, drawn likewise. The score of a candidate is its mean log-likelihood per token given
-    the context, end token included; candidates with the score of the reference rank before it. Examples and candidates
-    are the same for all models of one split. Each process ranks every `world`-th group of examples.
+    At most 200 examples are ranked, drawn with a fixed seed; their candidates are the reference and
+    19 references of other examples, all different, drawn likewise. The score of a candidate is its
+    mean log-likelihood per token given the context, end token included; candidates with the score
+    of the reference rank before it. Examples and candidates are the same for all models of one
+    split. Each process ranks every `world`-th group of examples.
 
     Returns:
         The ranks of this process; None if the split has less than 20 different references.
@@ -51,7 +54,9 @@ def candidate_ranks(
     if drawn is None:
         return None
     sources = {
-        index: encode_example(tokenizer, example, max_source=max_source, max_target=None, layout=layout)[0]
+        index: encode_example(
+            tokenizer, example, max_source=max_source, max_target=None, layout=layout
+        )[0]
         for index, example in enumerate(examples())
         if index in drawn
     }
@@ -59,7 +64,10 @@ def candidate_ranks(
     order = sorted(sources, key=lambda index: (len(sources[index]), index))
     for start in range(rank * CONTEXTS, len(order), world * CONTEXTS):
         group = order[start : start + CONTEXTS]
-        targets = [[target_ids(tokenizer.encode(text), max_target=None) for text in drawn[index]] for index in group]
+        targets = [
+            [target_ids(tokenizer.encode(text), max_target=None) for text in drawn[index]]
+            for index in group
+        ]
         scores = candidate_scores(model, [sources[index] for index in group], targets)
         better = (scores[:, 1:] >= scores[:, :1]).sum(1).tolist()
         ranks |= {index: 1 + count for index, count in zip(group, better, strict=True)}
@@ -68,11 +76,17 @@ def candidate_ranks(
 
 def joined(shards: Sequence[dict[int, int] | None]) -> dict[int, int] | None:
     """Return the ranks of all processes."""
-    return None if None in shards else {index: rank for shard in shards if shard for index, rank in shard.items()}
+    return (
+        None
+        if None in shards
+        else {index: rank for shard in shards if shard for index, rank in shard.items()}
+    )
 
 
 def draw_candidates(references: Sequence[str]) -> dict[int, list[str]] | None:
-    """Return the candidates of each drawn example by its index, the reference first; None without 20 different ones."""
+    """Return the candidates of each drawn example by its index, the reference first; None without
+    20 different ones.
+    """
     if len(set(references)) < CANDIDATES:
         return None
     draw = random.Random(SEED)
@@ -89,7 +103,9 @@ def draw_candidates(references: Sequence[str]) -> dict[int, list[str]] | None:
 def candidate_scores(
     model: Seq2Seq, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[Sequence[int]]]
 ) -> Tensor:
-    """Return the mean log-likelihood per token of K targets for each source [C, K]; each source is encoded once."""
+    """Return the mean log-likelihood per token of K targets for each source [C, K]; each source is
+    encoded once.
+    """
     device = next(model.parameters()).device
     source = padded(sources).to(device)  # [C, S]
     memory, state = model.start(source, source != PAD)
@@ -97,8 +113,10 @@ def candidate_scores(
     scores = torch.empty(len(flat), dtype=torch.float64)
     for batch in batches([len(ids) for ids in flat]):
         target = padded([flat[index] for index in batch]).to(device)  # [B, T + 1]
-        rows = torch.tensor(batch, device=device) // len(targets[0])  # [B], the source of each target
-        decoded, _ = model.decode(target[:, :-1], memory.select(rows), state.select(rows))  # [B, T, ..]
+        # [B], the source of each target
+        rows = torch.tensor(batch, device=device) // len(targets[0])
+        # [B, T, ..]
+        decoded, _ = model.decode(target[:, :-1], memory.select(rows), state.select(rows))
         labels = target[:, 1:]  # [B, T]
         real = labels != PAD
         nll = target_scores(model.head, decoded, labels, real).nll  # [B, T]
@@ -107,7 +125,9 @@ def candidate_scores(
 
 
 def batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Yield the indices of targets in batches of similar length, at most `TOKENS` tokens each, padding included."""
+    """Yield the indices of targets in batches of similar length, at most `TOKENS` tokens each,
+    padding included.
+    """
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lambda index: lengths[index]):
         if batch and (len(batch) + 1) * lengths[index] > TOKENS:
@@ -120,4 +140,6 @@ def batches(lengths: Sequence[int]) -> Iterator[list[int]]:
 
 def padded(rows: Sequence[Sequence[int]]) -> Tensor:
     """Return lists of ids as one tensor, padded on the right."""
-    return torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=PAD)
+    return torch.nn.utils.rnn.pad_sequence(
+        [torch.tensor(row) for row in rows], batch_first=True, padding_value=PAD
+    )

@@ -14,10 +14,11 @@ from dialog.models.seq2seq import Seq2Seq
 
 
 def forward_flops(model: Seq2Seq, source_length: int, target_length: int) -> int:
-    """Return the FLOPs of one example under teacher forcing: 2 per multiplication of its matrix products.
+    """Return the FLOPs of one example under teacher forcing: 2 per multiplication of its matrix
+    products.
 
-    They are counted in a run on a CPU, with attention computed by its formula, so any network can be counted;
-    element-wise operations are left out.
+    They are counted in a run on a CPU, with attention computed by its formula, so any network can
+    be counted; element-wise operations are left out.
     """
     source = torch.ones(1, source_length, dtype=torch.int64)
     with torch.no_grad(), FlopCounterMode(display=False, custom_mapping=FUSED) as counter:
@@ -26,10 +27,12 @@ def forward_flops(model: Seq2Seq, source_length: int, target_length: int) -> int
 
 
 def training_flops(model: Seq2Seq, source_length: int, target_length: int) -> int:
-    """Return the FLOPs of a forward and a backward pass: every product has two more, one per factor's gradient.
+    """Return the FLOPs of a forward and a backward pass: every product has two more, one per
+    factor's gradient.
 
-    One step too many is counted for a recurrent layer that starts from zeros, which have no gradient. Recomputation by
-    activation checkpointing is not counted, since the result does not need it.
+    One step too many is counted for a recurrent layer that starts from zeros, which have no
+    gradient. Recomputation by activation checkpointing is not counted, since the result does not
+    need it.
     """
     return 3 * forward_flops(model, source_length, target_length)
 
@@ -37,8 +40,12 @@ def training_flops(model: Seq2Seq, source_length: int, target_length: int) -> in
 Shape = Sequence[int]
 
 
-def lstm_flops(inputs: Shape, weight: Shape, recurrent: Shape, *_: object, out_shape: object = None) -> int:
-    """Return the FLOPs of inputs [B, T, I] or [T, B, I] with weights [4 D, I] and [4 D, D]: two products per step."""
+def lstm_flops(
+    inputs: Shape, weight: Shape, recurrent: Shape, *_: object, out_shape: object = None
+) -> int:
+    """Return the FLOPs of inputs [B, T, I] or [T, B, I] with weights [4 D, I] and [4 D, D]: two
+    products per step.
+    """
     return 2 * inputs[0] * inputs[1] * weight[0] * (weight[1] + recurrent[1])
 
 

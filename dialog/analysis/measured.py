@@ -1,7 +1,9 @@
-"""Responses of one system with the statistics of each: from an evaluation, or from any responses.jsonl.
+"""Responses of one system with the statistics of each: from an evaluation, or from any
+responses.jsonl.
 
-`statistics.safetensors` has one float64 array [N, size] per additive metric, in the order of responses.jsonl, and
-`leaked` (uint8 [N]) if the training split is known. Its metadata has the components of the metrics as JSON.
+`statistics.safetensors` has one float64 array [N, size] per additive metric, in the order of
+responses.jsonl, and `leaked` (uint8 [N]) if the training split is known. Its metadata has the
+components of the metrics as JSON.
 """
 
 from __future__ import annotations
@@ -27,8 +29,10 @@ if TYPE_CHECKING:
 
     from dialog.metrics import Measurement
 
-RESPONSES, STATISTICS = "responses.jsonl", "statistics.safetensors"
-LEAKED, METADATA = "leaked", "metrics"
+RESPONSES = "responses.jsonl"
+STATISTICS = "statistics.safetensors"
+LEAKED = "leaked"
+METADATA = "metrics"
 FIELDS = {"id": str, "context": list, "reference": str, "response": str}
 """Fields that every line of a responses.jsonl needs, and their types."""
 
@@ -39,8 +43,10 @@ class Measured:
 
     Args:
         rows: Lines of responses.jsonl.
-        measurement: Additive metrics with the statistics of each response, and metrics of item counts with its items.
-        leaked: Mask [N] of the examples whose dialogue also occurs in the training split; None if that is unknown.
+        measurement: Additive metrics with the statistics of each response, and metrics of item
+            counts with its items.
+        leaked: Mask [N] of the examples whose dialogue also occurs in the training split; None if
+            that is unknown.
     """
 
     rows: Sequence[Mapping[str, Any]]
@@ -49,7 +55,9 @@ class Measured:
 
     @cached_property
     def dialogues(self) -> NDArray[np.int64]:
-        """Index of the dialogue of each example, in order of appearance [N]; its own without `dialogue_id`."""
+        """Index of the dialogue of each example, in order of appearance [N]; its own without
+        `dialogue_id`.
+        """
         import numpy as np
 
         numbers: dict[str, int] = {}
@@ -73,8 +81,8 @@ def example_bytes(row: Mapping[str, Any]) -> bytes:
 def read_measured(path: Path, *, trust: Trust = NO_TRUST) -> Measured:
     """Read an evaluation folder, or a responses.jsonl of any system.
 
-    What statistics.safetensors lacks is computed, for the metrics that the fields of responses.jsonl allow; the
-    measurement has the reasons for the others in `left_out`.
+    What statistics.safetensors lacks is computed, for the metrics that the fields of
+    responses.jsonl allow; the measurement has the reasons for the others in `left_out`.
 
     Args:
         path: Folder of an evaluation, or file.
@@ -85,21 +93,37 @@ def read_measured(path: Path, *, trust: Trust = NO_TRUST) -> Measured:
     """
     import numpy as np
 
-    from dialog.metrics import SHARES, AdditiveMetric, CountMetric, Measurement, build_metrics, detect_language
+    from dialog.metrics import (
+        SHARES,
+        AdditiveMetric,
+        CountMetric,
+        Measurement,
+        build_metrics,
+        detect_language,
+    )
 
     rows = read_responses(path / RESPONSES if path.is_dir() else path)
-    arrays, components, language = read_statistics(path / STATISTICS, len(rows)) if path.is_dir() else ({}, [], "")
+    arrays, components, language = (
+        read_statistics(path / STATISTICS, len(rows)) if path.is_dir() else ({}, [], "")
+    )
     added = [component for component in components if trust.permits(component["name"])]
     metrics = build_metrics(
-        trust.allow(added), language=language or detect_language(row["reference"] for row in rows[:4096])
+        trust.allow(added),
+        language=language or detect_language(row["reference"] for row in rows[:4096]),
     )
-    of_responses = {key: metric for key, metric in metrics.items() if isinstance(metric, AdditiveMetric | CountMetric)}
+    of_responses = {
+        key: metric
+        for key, metric in metrics.items()
+        if isinstance(metric, AdditiveMetric | CountMetric)
+    }
     measurement = Measurement(of_responses, statistics=arrays)
     for key in SHARES:
         if key in arrays:
             measurement.give(key, arrays[key])
     measurement.add(rows)
-    return Measured(rows, measurement, arrays[LEAKED].astype(np.bool_) if LEAKED in arrays else None)
+    return Measured(
+        rows, measurement, arrays[LEAKED].astype(np.bool_) if LEAKED in arrays else None
+    )
 
 
 def read_responses(path: Path) -> list[dict[str, Any]]:
@@ -116,15 +140,22 @@ def read_responses(path: Path) -> list[dict[str, Any]]:
             raise UserError(f"{where}: no {missing[0]}; each line needs {', '.join(FIELDS)}")
         for field, kind in FIELDS.items():
             value = row[field]
-            if not isinstance(value, kind) or (kind is list and not all(isinstance(text, str) for text in value)):
+            if not isinstance(value, kind) or (
+                kind is list and not all(isinstance(text, str) for text in value)
+            ):
                 expected = "a list of strings" if kind is list else "a string"
                 raise UserError(f"{where}: {field} is {to_json(value)[:60]}; give {expected}")
         first = lines.setdefault(row["id"], number)
         if first != number:
-            raise UserError(f"{where}: id {row['id']!r} is also in line {first}; give each example a different id")
+            raise UserError(
+                f"{where}: id {row['id']!r} is also in line {first}; give each example a"
+                " different id"
+            )
         if rows and row.keys() != rows[0].keys():
             field = min(row.keys() ^ rows[0].keys())
-            raise UserError(f"{where}: {field!r} is missing here or in line 1; give all lines the same fields")
+            raise UserError(
+                f"{where}: {field!r} is missing here or in line 1; give all lines the same fields"
+            )
         rows.append(row)
     if not rows:
         raise UserError(f"{path}: no responses")
@@ -138,19 +169,25 @@ def write_statistics(
     language: str,
     leaked: NDArray[np.bool_] | None = None,
 ) -> None:
-    """Write the statistics of each response, the components of their metrics, and the mask of leaked examples [N]."""
+    """Write the statistics of each response, the components of their metrics, and the mask of
+    leaked examples [N].
+    """
     import numpy as np
     from safetensors.numpy import save
 
     arrays = dict(measurement.statistics())
-    metadata = {"language": language, "metrics": {key: components[key] for key in arrays if key in components}}
+    metadata = {
+        "language": language,
+        "metrics": {key: components[key] for key in arrays if key in components},
+    }
     masks = {} if leaked is None else {LEAKED: leaked.astype(np.uint8)}
     with replacing(path) as new:
         new.write_bytes(save({**arrays, **masks}, {METADATA: to_json(metadata)}))
 
 
 def read_statistics(path: Path, responses: int) -> tuple[dict[str, Any], list[Component], str]:
-    """Read the arrays by name, the components of the metrics and the language; all empty if the file is missing.
+    """Read the arrays by name, the components of the metrics and the language; all empty if the
+    file is missing.
 
     Raises:
         UserError: the file is damaged, or of another number of responses.
@@ -163,9 +200,12 @@ def read_statistics(path: Path, responses: int) -> tuple[dict[str, Any], list[Co
         with safe_open(path, framework="numpy") as file:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
             metadata = json.loads((file.metadata() or {})[METADATA])
-        components, language = list(metadata["metrics"].values()), metadata["language"]
+        components = list(metadata["metrics"].values())
+        language = metadata["language"]
     except (SafetensorError, OSError, ValueError, KeyError) as error:
         raise UserError(f"{path}: damaged ({error}); evaluate the run again") from error
     if any(len(array) != responses for array in arrays.values()):
-        raise UserError(f"{path}: not of the {responses} responses in {RESPONSES}; evaluate the run again")
+        raise UserError(
+            f"{path}: not of the {responses} responses in {RESPONSES}; evaluate the run again"
+        )
     return arrays, components, language

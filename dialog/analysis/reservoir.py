@@ -11,10 +11,13 @@ SEED = 0
 
 
 class Reservoir(Generic[Item]):
-    """Uniform sample of a stream of unknown length (Vitter 1985, algorithm R); the same for the same stream."""
+    """Uniform sample of a stream of unknown length (Vitter 1985, algorithm R); the same for the
+    same stream.
+    """
 
     def __init__(self, limit: int) -> None:
-        self.limit, self.count = limit, 0
+        self.limit = limit
+        self.count = 0
         self.items: list[Item] = []
         self.random = random.Random(SEED)
 

@@ -1,4 +1,6 @@
-"""The responses of the training split as hashes, to find responses that a model has copied from it."""
+"""The responses of the training split as hashes, to find responses that a model has copied
+from it.
+"""
 
 from __future__ import annotations
 
@@ -46,16 +48,20 @@ class _Marked:
 
 
 def read_training_responses(job: Job) -> TrainingResponses | None:
-    """Read the responses of the training split, before filters; None, with a warning, if it is missing or empty.
+    """Read the responses of the training split, before filters; None, with a warning, if it is
+    missing or empty.
 
-    A process keeps those that it read last, so the runs of a comparison read them once; they are read again if the
-    files, the corpus's arguments or the rules differ, or if a file of another split is missing.
+    A process keeps those that it read last, so the runs of a comparison read them once; they are
+    read again if the files, the corpus's arguments or the rules differ, or if a file of another
+    split is missing.
     """
     mark = _fingerprint(job)
     try:
         hashes = _hashes(job) if mark is None else _latest_hashes(_Marked(mark, job))
     except UserError as error:
-        log.warning("train_copy_ratio: it is left out, since the training split cannot be read: %s", error)
+        log.warning(
+            "train_copy_ratio: it is left out, since the training split cannot be read: %s", error
+        )
         return None
     return TrainingResponses(hashes) if len(hashes) else None
 
@@ -67,16 +73,23 @@ def _latest_hashes(marked: _Marked) -> Hashes:
 
 def _hashes(job: Job) -> Hashes:
     hashes = np.empty(0, dtype=np.uint64)
-    texts = (example.response.text for example in examples(job.corpus.dialogues("train"), job.rules, Counter()))
+    texts = (
+        example.response.text
+        for example in examples(job.corpus.dialogues("train"), job.rules, Counter())
+    )
     while block := list(islice(texts, BLOCK)):
         hashes = np.union1d(hashes, hash_texts(map(collapse_whitespace, block)))
     return hashes
 
 
 def _fingerprint(job: Job) -> str | None:
-    """Return the hash of everything that determines the responses; None if a file of the corpus is missing."""
+    """Return the hash of everything that determines the responses; None if a file of the corpus is
+    missing.
+    """
     try:
         sources = dict(job.corpus.fingerprint())
     except UserError:
         return None
-    return fingerprint({"corpus": without_paths(job.component), "sources": sources, "rules": asdict(job.rules)})
+    return fingerprint(
+        {"corpus": without_paths(job.component), "sources": sources, "rules": asdict(job.rules)}
+    )

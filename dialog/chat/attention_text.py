@@ -1,4 +1,5 @@
-"""Cross-attention of a reply as text: the strongest context tokens of each reply token, and a block map.
+"""Cross-attention of a reply as text: the strongest context tokens of each reply token, and a block
+map.
 
 Shapes: T reply tokens, S context tokens.
 """
@@ -24,7 +25,9 @@ SMALLEST = 0.01
 LABEL = 14
 """Columns of a token's label."""
 FRAME = 5
-"""Lines around the two lists of reply tokens: title, note, heading and edge of the block map, and the next prompt."""
+"""Lines around the two lists of reply tokens: title, note, heading and edge of the block map, and
+the next prompt.
+"""
 FEWEST = 3
 """Reply tokens that are shown however low the terminal is."""
 TURNS = (SPECIAL_TOKENS[OTHER], SPECIAL_TOKENS[SELF])
@@ -33,7 +36,8 @@ TURNS = (SPECIAL_TOKENS[OTHER], SPECIAL_TOKENS[SELF])
 def attention_lines(
     maps: Mapping[str, Any], width: int, place: Sequence[int] = (), *, height: int | None = None
 ) -> list[str]:
-    """Return the lines of a table and a block map of at most `width` columns, from the result of `Run.attention`.
+    """Return the lines of a table and a block map of at most `width` columns, from the result of
+    `Run.attention`.
 
     The first reply tokens are shown, as many as fit into `height`; a line counts the others.
 
@@ -51,28 +55,42 @@ def attention_lines(
     shown = len(reply) if height is None else max(FEWEST, (height - FRAME) // 2)
     hidden = max(0, len(reply) - shown)
     note = f"{counted(hidden, 'more reply token')}: `dialog-seq2seq attention` shows all"
-    reply, weights = reply[:shown], weights[:shown]
+    reply = reply[:shown]
+    weights = weights[:shown]
     groups = max(1, min(len(context), width - LABEL - 3))
     bounds = [len(context) * group // groups for group in range(groups + 1)]
     starts = "".join(
-        "┬" if any(token in TURNS for token in context[low:high]) else "─" for low, high in pairwise(bounds)
+        "┬" if any(token in TURNS for token in context[low:high]) else "─"
+        for low, high in pairwise(bounds)
     )
     peak = float(weights.max()) or 1.0
-    blocks = ["".join(shade(row[low:high].max() / peak) for low, high in pairwise(bounds)) for row in weights]
-    table = [f"{label(token)}  {strongest(row, context)}" for token, row in zip(reply, weights, strict=True)]
+    blocks = [
+        "".join(shade(row[low:high].max() / peak) for low, high in pairwise(bounds))
+        for row in weights
+    ]
+    table = [
+        f"{label(token)}  {strongest(row, context)}"
+        for token, row in zip(reply, weights, strict=True)
+    ]
     rows = [f"{label(token)} │{row}│" for token, row in zip(reply, blocks, strict=True)]
     return [
         f"{title}: each reply token with its strongest context tokens",
         *(truncate(line, width) for line in table),
-        f"block map: {len(context)} context tokens from left to right, ┬ begins a turn, {SHADES[-1]} is {peak:.2f}",
+        (
+            f"block map: {len(context)} context tokens from left to right, ┬ begins a turn,"
+            f" {SHADES[-1]} is {peak:.2f}"
+        ),
         f"{' ' * LABEL} ┌{starts}┐",
         *rows,
         *([truncate(note, width)] if hidden else []),
     ]
 
 
-def chosen_attention(maps: Mapping[str, Any], place: Sequence[int]) -> tuple[str, NDArray[np.float64]]:
-    """Return a title and the cross-attention [T, S] of a layer or head, or the mean over what is not chosen.
+def chosen_attention(
+    maps: Mapping[str, Any], place: Sequence[int]
+) -> tuple[str, NDArray[np.float64]]:
+    """Return a title and the cross-attention [T, S] of a layer or head, or the mean over what is
+    not chosen.
 
     Raises:
         UserError: the network has none, or not this layer or head.
@@ -85,7 +103,10 @@ def chosen_attention(maps: Mapping[str, Any], place: Sequence[int]) -> tuple[str
     if not maps["maps"]:
         raise UserError("/why: this run has no attention")
     if not layers:
-        raise UserError("/why: the reply attends to no context tokens; `dialog-seq2seq attention` shows all maps")
+        raise UserError(
+            "/why: the reply attends to no context tokens; `dialog-seq2seq attention` shows all"
+            " maps"
+        )
     parts = []
     if place:
         _check_number("layer", place[0], len(layers))
@@ -95,7 +116,8 @@ def chosen_attention(maps: Mapping[str, Any], place: Sequence[int]) -> tuple[str
         _check_number("head", place[1], len(layers[0]))
         layers = [layers[0][place[1]][None]]
         parts.append(f"head {place[1]}")
-    heads = sorted({len(layer) for layer in layers})  # the networks of an ensemble can have different numbers
+    # the networks of an ensemble can have different numbers
+    heads = sorted({len(layer) for layer in layers})
     averaged = [f"{len(layers)} layers"] if len(layers) > 1 else []
     averaged += ["-".join(map(str, heads)) + " heads"] if heads[-1] > 1 else []
     if averaged:
@@ -111,13 +133,17 @@ def _check_number(noun: str, number: int, count: int) -> None:
 
 
 def shade(weight: float) -> str:
-    """Return a block that is darker the larger a weight in [0, 1] is; each shade covers a quarter."""
+    """Return a block that is darker the larger a weight in [0, 1] is; each shade covers a
+    quarter.
+    """
     return SHADES[min(len(SHADES) - 1, int(np.ceil(weight * (len(SHADES) - 1) - 0.25)))]
 
 
 def strongest(row: NDArray[np.float64], context: Sequence[str]) -> str:
     """Return the context tokens with the largest weights of at least 0.01, largest first."""
-    order = [place for place in np.argsort(-row, kind="stable")[:STRONGEST] if row[place] >= SMALLEST]
+    order = [
+        place for place in np.argsort(-row, kind="stable")[:STRONGEST] if row[place] >= SMALLEST
+    ]
     return "  ".join(f"{row[place]:.2f} {label(context[place])}" for place in order).rstrip()
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dialog.chat.attention_text import attention_lines
+from dialog.chat.search_settings import SearchSettings, parse_pairs
 from dialog.chat.session import Session, Watch, ignore
-from dialog.chat.settings import Settings, parse_pairs
 from dialog.config.components import lookup
 from dialog.errors import UserError
 from dialog.report.terminal import one_line
@@ -29,7 +29,9 @@ class Effect:
 
 
 class CommandCall(NamedTuple):
-    """Input of a command: its argument, columns and lines of the terminal, and the receiver of reply pieces."""
+    """Input of a command: its argument, columns and lines of the terminal, and the receiver of
+    reply pieces.
+    """
 
     argument: str
     width: int
@@ -45,11 +47,19 @@ class Command(NamedTuple):
     run: Callable[[Session, CommandCall], Effect]
 
 
-def apply(session: Session, line: str, *, width: int = 80, height: int | None = None, watch: Watch = ignore) -> Effect:
+def apply(
+    session: Session,
+    line: str,
+    *,
+    width: int = 80,
+    height: int | None = None,
+    watch: Watch = ignore,
+) -> Effect:
     """Apply a line: a command begins with ``/``, and ``//`` begins a text that begins with ``/``.
 
     Raises:
-        UserError: unknown command, one that cannot be applied, or out of memory; the session stays as it was.
+        UserError: unknown command, one that cannot be applied, or out of memory; the session stays
+            as it was.
     """
     text = line.strip()
     if not text:
@@ -72,19 +82,24 @@ def out_of_memory_explained() -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        from dialog.training.callbacks.memory import out_of_memory  # Lightning, which a chat does not need
+        # Lightning, which a chat does not need
+        from dialog.training.callbacks.memory import out_of_memory
 
         if not (isinstance(error, MemoryError) or out_of_memory(error)):
             raise
         traceback.clear_frames(error.__traceback__)  # their variables hold the memory
-        raise UserError("out of memory; /set a smaller max_length, width or number of candidates") from error
+        raise UserError(
+            "out of memory; /set a smaller max_length, width or number of candidates"
+        ) from error
 
 
 def show_help(session: Session, request: CommandCall) -> Effect:
     """List the commands."""
     widest = max(len(command.usage) for command in COMMANDS.values())
     keys = ("Ctrl-C stops a reply, Ctrl-D ends the chat; // begins a text that begins with /.",)
-    return Effect((*(f"{command.usage:{widest}}  {command.summary}" for command in COMMANDS.values()), *keys))
+    return Effect(
+        (*(f"{command.usage:{widest}}  {command.summary}" for command in COMMANDS.values()), *keys)
+    )
 
 
 def set_values(session: Session, request: CommandCall) -> Effect:
@@ -104,7 +119,7 @@ def select_search(session: Session, request: CommandCall) -> Effect:
 
 def show_settings(session: Session) -> Effect:
     """Show the search of each run; once if they are equal."""
-    searches = list(map(Settings.describe, session.settings))
+    searches = list(map(SearchSettings.describe, session.settings))
     if len(set(searches)) == 1:
         return Effect((one_line(searches[0]),))
     return Effect(tuple(named(session, number, search) for number, search in enumerate(searches)))
@@ -113,19 +128,28 @@ def show_settings(session: Session) -> Effect:
 def show_candidates(session: Session, request: CommandCall) -> Effect:
     """Show the best candidates for the last reply."""
     if not is_number(request.argument) or not 1 <= int(request.argument) <= MOST_CANDIDATES:
-        raise UserError(f"/nbest: give a number of candidates from 1 to {MOST_CANDIDATES}, such as /nbest 5")
+        raise UserError(
+            f"/nbest: give a number of candidates from 1 to {MOST_CANDIDATES}, such as /nbest 5"
+        )
     lines: list[str] = []
     for number, (search, candidates) in enumerate(session.n_best(int(request.argument))):
         lines += [named(session, number, search), "   rank  log-probability  tokens  text"]
-        lines += [f"{row.rank:7.2f}  {row.score:15.2f}  {row.tokens:6}  {one_line(row.text)}" for row in candidates]
+        lines += [
+            f"{row.rank:7.2f}  {row.score:15.2f}  {row.tokens:6}  {one_line(row.text)}"
+            for row in candidates
+        ]
     return Effect(tuple(lines))
 
 
 def show_attention(session: Session, request: CommandCall) -> Effect:
-    """Show the attention of the last replies: the mean, or that of a layer, or of a layer and head."""
+    """Show the attention of the last replies: the mean, or that of a layer, or of a layer and
+    head.
+    """
     place = request.argument.split()
     if len(place) > 2 or not all(map(is_number, place)):
-        raise UserError("/why: give nothing, a layer, or a layer and a head, counted from 0, such as /why 1 3")
+        raise UserError(
+            "/why: give nothing, a layer, or a layer and a head, counted from 0, such as /why 1 3"
+        )
     lines: list[str] = []
     errors: list[str] = []
     height = None if request.height is None else request.height // len(session.runs)
@@ -151,7 +175,11 @@ def retry(session: Session, request: CommandCall) -> Effect:
     before = session.exchanges[-1].replies if session.exchanges else []
     replies = session.retry(request.watch)
     same = replies == before and all(settings.repeatable for settings in session.settings)
-    note = ("this search draws nothing, so the reply is the same; try /search sampling",) if same else ()
+    note = (
+        ("this search draws nothing, so the reply is the same; try /search sampling",)
+        if same
+        else ()
+    )
     return Effect(note, tuple(replies))
 
 
@@ -168,9 +196,13 @@ def save(session: Session, request: CommandCall) -> Effect:
     try:
         path = Path(request.argument).expanduser()
     except RuntimeError as error:  # an unknown user
-        raise UserError(f"/save: {request.argument}: no such home folder; write its path") from error
+        raise UserError(
+            f"/save: {request.argument}: no such home folder; write its path"
+        ) from error
     count = session.save(path)
-    return Effect((f"{count} {'reply' if count == 1 else 'replies'} saved to {one_line(str(path))}",))
+    return Effect(
+        (f"{count} {'reply' if count == 1 else 'replies'} saved to {one_line(str(path))}",)
+    )
 
 
 def leave(session: Session, request: CommandCall) -> Effect:
@@ -190,18 +222,30 @@ def named(session: Session, number: int, text: str) -> str:
 
 COMMANDS: Mapping[str, Command] = {
     "/help": Command("/help", "list the commands", show_help),
-    "/set": Command("/set KEY=VALUE ...", "set arguments of the search and constraints: top_p=0.9", set_values),
-    "/search": Command("/search NAME", "select a search or a file of configs/generation: beam5", select_search),
+    "/set": Command(
+        "/set KEY=VALUE ...", "set arguments of the search and constraints: top_p=0.9", set_values
+    ),
+    "/search": Command(
+        "/search NAME", "select a search or a file of configs/generation: beam5", select_search
+    ),
     "/nbest": Command(
-        "/nbest N", "show the N best candidates for the last reply, by the rank of the search", show_candidates
+        "/nbest N",
+        "show the N best candidates for the last reply, by the rank of the search",
+        show_candidates,
     ),
     "/why": Command(
-        "/why [LAYER [HEAD]]", "show the attention of the last reply; without numbers the mean", show_attention
+        "/why [LAYER [HEAD]]",
+        "show the attention of the last reply; without numbers the mean",
+        show_attention,
     ),
     "/undo": Command("/undo", "remove the last turn and its reply", undo),
-    "/retry": Command("/retry", "generate the last reply again; a search that draws uses another seed", retry),
+    "/retry": Command(
+        "/retry", "generate the last reply again; a search that draws uses another seed", retry
+    ),
     "/reset": Command("/reset", "start a new conversation; settings stay", reset),
-    "/save": Command("/save FILE.jsonl", "write the conversation to a new file that `respond` reads", save),
+    "/save": Command(
+        "/save FILE.jsonl", "write the conversation to a new file that `respond` reads", save
+    ),
     "/quit": Command("/quit", "end the chat", leave),
 }
 """Commands by name."""

@@ -17,11 +17,16 @@ def side_by_side(texts: Sequence[str], width: int) -> list[str]:
     """Return the lines of texts in columns of equal width, `width` columns together."""
     column = (width - GAP * (len(texts) - 1)) // len(texts)
     rows = zip_longest(*(wrap(text, column) for text in texts), fillvalue="")
-    return [(" " * GAP).join(line + " " * (column - display_width(line)) for line in row).rstrip() for row in rows]
+    return [
+        (" " * GAP).join(line + " " * (column - display_width(line)) for line in row).rstrip()
+        for row in rows
+    ]
 
 
 def fold(line: str, width: int) -> list[str]:
-    """Break a line at white space into lines of at most `width` columns, below the last column of a table row."""
+    """Break a line at white space into lines of at most `width` columns, below the last column of a
+    table row.
+    """
     if display_width(line) <= width:
         return [line]
     indent = max((match.end() for match in re.finditer(r"\s{2,}", line[: width // 2])), default=0)
@@ -36,7 +41,8 @@ class WordStream:
     """
 
     def __init__(self, width: int) -> None:
-        self.width, self.column = width, 0
+        self.width = width
+        self.column = 0
         self.gap = self.word = ""
 
     def add(self, piece: str) -> str:
@@ -54,12 +60,16 @@ class WordStream:
 
     def end(self) -> str:
         """Return the last word, complete or not."""
-        gap, word, self.gap, self.word = self.gap, self.word, "" if self.word else self.gap, ""
+        gap = self.gap
+        word = self.word
+        self.gap = "" if self.word else self.gap
+        self.word = ""
         size = display_width(word)
         if not word:
             return ""
         if gap and self.column + len(gap) + size > self.width:
-            gap, self.column = "\n", -1
+            gap = "\n"
+            self.column = -1
         self.column += len(gap) + size
         while self.column > self.width:  # the terminal breaks what has no space
             self.column -= self.width

@@ -24,8 +24,8 @@ class NamedTurn(NamedTuple):
 def self_chat(runs: Sequence[Run], turns: int, start: str | None = None) -> Iterator[NamedTurn]:
     """Yield turns of two runs that alternate; one run alone generates both sides.
 
-    Each turn answers all turns before it, truncated as in training. The first one answers ``start``, or an empty
-    context.
+    Each turn answers all turns before it, truncated as in training. The first one answers
+    ``start``, or an empty context.
 
     Raises:
         UserError: the scores of a model are not numbers.
@@ -42,8 +42,9 @@ def self_chat(runs: Sequence[Run], turns: int, start: str | None = None) -> Iter
 def repetition(turns: Sequence[NamedTurn]) -> dict[str, dict[str, float]]:
     """Return measures of repetition in [0, 1] for all turns and for each speaker, by name.
 
-    ``repeated_turns`` and ``repeated_trigrams`` are the shares of turns and of trigrams of words that occurred before;
-    ``distinct_2`` is distinct bigrams / bigrams (Li et al. 2016). Upper and lower case are equal.
+    ``repeated_turns`` and ``repeated_trigrams`` are the shares of turns and of trigrams of words
+    that occurred before; ``distinct_2`` is distinct bigrams / bigrams (Li et al. 2016). Upper and
+    lower case are equal.
     """
     names = dict.fromkeys(turn.name for turn in turns)
     groups = {"all": [turn.text for turn in turns]}
@@ -84,7 +85,9 @@ def report_lines(report: Mapping[str, Mapping[str, float]]) -> list[str]:
 
 
 def print_self_chat(runs: Sequence[Run], turns: int, start: str | None, *, as_json: bool) -> None:
-    """Print each turn when it is generated, and the repetition at the end; or everything as JSON."""
+    """Print each turn when it is generated, and the repetition at the end; or everything as
+    JSON.
+    """
     spoken: list[NamedTurn] = []
     if start is not None and not as_json:
         click.echo(f"start: {one_line(start)}")
@@ -96,6 +99,10 @@ def print_self_chat(runs: Sequence[Run], turns: int, start: str | None, *, as_js
     if as_json:
         rows = [turn._asdict() for turn in spoken]
         folders = [str(run.folder) for run in runs]
-        click.echo(to_json({"runs": folders, "start": start, "turns": rows, "repetition": report}, indent=1))
+        click.echo(
+            to_json(
+                {"runs": folders, "start": start, "turns": rows, "repetition": report}, indent=1
+            )
+        )
     else:
         click.echo("\n".join(["", *report_lines(report)]))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dialog.atomic import write_text
-from dialog.chat.settings import Settings
+from dialog.chat.search_settings import SearchSettings
 from dialog.config.components import Component
 from dialog.config.trust import NO_TRUST, Trust
 from dialog.data.tokenizers.text_stream import TextStream
@@ -51,9 +51,10 @@ class Session:
     def __init__(self, runs: Sequence[Run], *, trust: Trust = NO_TRUST) -> None:
         self.runs = list(runs)
         self.names = run_names(runs)
-        self.settings = [Settings.of(run, trust=trust) for run in runs]
+        self.settings = [SearchSettings.of(run, trust=trust) for run in runs]
         self.exchanges: list[Exchange] = []
-        self._before: list[Exchange] | None = None  # the conversation before the replies in progress; None without any
+        # the conversation before the replies in progress; None without any
+        self._before: list[Exchange] | None = None
         self._partial: list[str] = []  # what each run has generated of them
 
     # ------------------------------------------------------------------ replies
@@ -62,7 +63,8 @@ class Session:
         """Add a turn of the user; return the reply of each run.
 
         Raises:
-            UserError: the text is not UTF-8, or the scores of a model are not numbers; nothing is added then.
+            UserError: the text is not UTF-8, or the scores of a model are not numbers; nothing is
+                added then.
         """
         if not is_unicode(text):
             raise UserError("the line is not UTF-8; check the encoding of the terminal or file")
@@ -71,19 +73,24 @@ class Session:
     def retry(self, watch: Watch = ignore) -> list[str]:
         """Replace the last replies; a search that draws uses its next seed."""
         last = self._last("/retry")
-        return self._reply(self.exchanges[:-1], Exchange(last.text, attempt=last.attempt + 1), watch)
+        return self._reply(
+            self.exchanges[:-1], Exchange(last.text, attempt=last.attempt + 1), watch
+        )
 
     def stop(self) -> list[str]:
-        """Keep what was generated of the replies when a KeyboardInterrupt stopped `answer` or `retry`.
+        """Keep what was generated of the replies when a KeyboardInterrupt stopped `answer` or
+        `retry`.
 
         A run that had generated nothing has an empty reply.
 
         Returns:
-            The replies; none if no run had generated text, and the conversation is then as it was before.
+            The replies; none if no run had generated text, and the conversation is then as it was
+            before.
         """
         if self._before is None:
             return []
-        before, self._before = self._before, None
+        before = self._before
+        self._before = None
         replies = self.exchanges[-1].replies
         replies += self._partial[len(replies) :]
         if any(map(str.strip, replies)):
@@ -104,7 +111,8 @@ class Session:
     def attention(self) -> list[dict[str, Any]]:
         """Return the attention maps of the last reply of each run, as `Run.attention` does.
 
-        They are over the tokens that the search has chosen, those of a stopped reply over the tokens of its text.
+        They are over the tokens that the search has chosen, those of a stopped reply over the
+        tokens of its text.
         """
         last = self._last("/why")
         responses: list[str | Candidate] = [*last.candidates, *last.replies[len(last.candidates) :]]
@@ -116,7 +124,11 @@ class Session:
     def context(self, number: int, exchanges: Sequence[Exchange] | None = None) -> list[str]:
         """Return the turns that a run answers, down to the user's last one."""
         exchanges = self.exchanges if exchanges is None else exchanges
-        earlier = [turn for exchange in exchanges[:-1] for turn in (exchange.text, exchange.replies[number])]
+        earlier = [
+            turn
+            for exchange in exchanges[:-1]
+            for turn in (exchange.text, exchange.replies[number])
+        ]
         return [*earlier, exchanges[-1].text]
 
     def undo(self) -> str:
@@ -129,7 +141,8 @@ class Session:
         self.exchanges = []
 
     def save(self, path: Path) -> int:
-        """Write the conversation to a new file of JSON lines that ``respond`` reads; return the number of replies.
+        """Write the conversation to a new file of JSON lines that ``respond`` reads; return the
+        number of replies.
 
         Raises:
             UserError: nothing to save, or a file that exists or cannot be written.
@@ -139,7 +152,13 @@ class Session:
         for end in range(1, len(self.exchanges) + 1):
             for number, reply in enumerate(self.exchanges[end - 1].replies):
                 name = str(end) if len(self.runs) == 1 else f"{end}: {self.names[number]}"
-                rows.append({"id": name, "context": self.context(number, self.exchanges[:end]), "response": reply})
+                rows.append(
+                    {
+                        "id": name,
+                        "context": self.context(number, self.exchanges[:end]),
+                        "response": reply,
+                    }
+                )
         try:
             check_new(path, "name")
             write_text(path, "".join(to_json(row) + "\n" for row in rows))
@@ -149,28 +168,33 @@ class Session:
 
     # ------------------------------------------------------------------ settings
 
-    def change(self, change: Callable[[Settings], Settings]) -> None:
+    def change(self, change: Callable[[SearchSettings], SearchSettings]) -> None:
         """Change the settings of all runs, or of none if one of them rejects the change."""
         self.settings = [change(settings) for settings in self.settings]
 
     # ------------------------------------------------------------------ parts
 
     def _reply(self, earlier: Sequence[Exchange], exchange: Exchange, watch: Watch) -> list[str]:
-        before, self._partial = self.exchanges, [""] * len(self.runs)
-        self._before, self.exchanges = before, [*earlier, exchange]
+        before = self.exchanges
+        self._partial = [""] * len(self.runs)
+        self._before = before
+        self.exchanges = [*earlier, exchange]
         try:
             for number, settings in enumerate(self.settings):
                 best = self._stream(number, settings.seeded(exchange.attempt), watch)
                 exchange.replies.append(best.text)
                 exchange.candidates.append(best)
         except Exception:
-            self._before, self.exchanges = None, before
+            self._before = None
+            self.exchanges = before
             raise
         self._before = None
         return exchange.replies
 
     def _stream(self, number: int, component: Component, watch: Watch) -> Candidate:
-        """Return the best candidate of a run; `watch` receives the pieces of its text, and an empty one at the end."""
+        """Return the best candidate of a run; `watch` receives the pieces of its text, and an empty
+        one at the end.
+        """
 
         def emit(piece: str) -> None:
             self._partial[number] += piece
@@ -182,7 +206,9 @@ class Session:
         watch(number, "")
         return best
 
-    def _candidates(self, number: int, component: Component, watch: TextStream | None = None) -> list[Candidate]:
+    def _candidates(
+        self, number: int, component: Component, watch: TextStream | None = None
+    ) -> list[Candidate]:
         """Return the candidates of a run for the last turn of the user."""
         run = self.runs[number]
         (candidates,) = run.responder.respond([self.context(number)], component, watch)

@@ -25,7 +25,8 @@ WIDE = 100
 
 
 def chat_in_pipe(session: Session, lines: Iterable[bytes]) -> None:
-    """Print one line for each reply, or for the output of a command, whose lines are joined by tabs.
+    """Print one line for each reply, or for the output of a command, whose lines are joined by
+    tabs.
 
     Notes on replies and errors of lines go to standard error.
 
@@ -53,7 +54,9 @@ def chat_in_pipe(session: Session, lines: Iterable[bytes]) -> None:
 def chat_in_terminal(session: Session) -> None:
     """Read lines with an editor until Ctrl-D or /quit; Ctrl-C stops a reply, or clears the line."""
     editor = line_editor()
-    welcome = f"{' and '.join(map(one_line, session.names))}. /help lists the commands, Ctrl-D ends."
+    welcome = (
+        f"{' and '.join(map(one_line, session.names))}. /help lists the commands, Ctrl-D ends."
+    )
     click.echo("\n".join(fold(welcome, shutil.get_terminal_size().columns)))
     with no_echo():
         while True:
@@ -68,7 +71,8 @@ def chat_in_terminal(session: Session) -> None:
 
 @contextmanager
 def no_echo() -> Iterator[None]:
-    """Turn the echo of the terminal off, so that text typed during a reply waits for the line editor.
+    """Turn the echo of the terminal off, so that text typed during a reply waits for the line
+    editor.
 
     The editor shows what is typed at its prompt. Ctrl-C discards the waiting text.
     """
@@ -89,7 +93,8 @@ def no_echo() -> Iterator[None]:
 
 
 class Screen:
-    """Output of one line: its replies piece by piece, or side by side once all of them are complete.
+    """Output of one line: its replies piece by piece, or side by side once all of them are
+    complete.
 
     Args:
         session: The conversation.
@@ -110,7 +115,9 @@ class Screen:
         """Apply a line and show its effect; of an interrupted line, the replies that are kept."""
         effect = Effect()
         try:
-            effect = apply(self.session, line, width=self.width, height=self.height, watch=self.watch)
+            effect = apply(
+                self.session, line, width=self.width, height=self.height, watch=self.watch
+            )
         except KeyboardInterrupt:
             replies = self.session.stop()
             self._end_line()
@@ -145,7 +152,11 @@ class Screen:
         if not replies:
             return "(stopped; the conversation has not changed)"
         empty = [name for name, reply in zip(self.session.names, replies, strict=True) if not reply]
-        return one_line(f"(stopped; the reply of {' and '.join(empty)} is empty)") if empty else "(stopped)"
+        return (
+            one_line(f"(stopped; the reply of {' and '.join(empty)} is empty)")
+            if empty
+            else "(stopped)"
+        )
 
     def _rows(self, replies: Sequence[str]) -> list[str]:
         """Return what remains to be shown of replies that are complete or stopped."""
@@ -153,7 +164,9 @@ class Screen:
         if replies and self.columns:
             texts = [f"{name}: {reply}" for name, reply in zip(names, replies, strict=True)]
             return side_by_side(list(map(one_line, texts)), self.width)
-        rewritten = [number for number, reply in enumerate(replies) if reply != self.streamed[number]]
+        rewritten = [
+            number for number, reply in enumerate(replies) if reply != self.streamed[number]
+        ]
         return [named(self.session, number, replies[number]) for number in rewritten]
 
 
@@ -166,7 +179,9 @@ def line_editor() -> PromptSession[str]:
     from prompt_toolkit.keys import Keys
 
     class LineHistory(FileHistory):
-        """History that a full disk, an unreadable file or an unusual encoding does not interrupt."""
+        """History that a full disk, an unreadable file or an unusual encoding does not
+        interrupt.
+        """
 
         def load_history_strings(self) -> Iterable[str]:
             try:
@@ -181,7 +196,8 @@ def line_editor() -> PromptSession[str]:
     with suppress(OSError):
         cache().mkdir(parents=True, exist_ok=True)
     keys = KeyBindings()
-    keys.add(Keys.Vt100MouseEvent)(lambda _: None)  # of typed or pasted colour codes, which are no mouse events
+    # of typed or pasted colour codes, which are no mouse events
+    keys.add(Keys.Vt100MouseEvent)(lambda _: None)
     return PromptSession(
         history=LineHistory(cache() / "chat_history"),
         completer=WordCompleter(list(COMMANDS), sentence=True),

@@ -29,7 +29,9 @@ VERBS = {
     "tune": "Suggest a learning rate or a batch size for a recipe.",
     "train": "Train a recipe into a run folder.",
     "evaluate": "Compute metrics and responses of a run on one split.",
-    "tune-generation": "Measure searches on validation, plot quality against diversity, select one.",
+    "tune-generation": (
+        "Measure searches on validation, plot quality against diversity, select one."
+    ),
     "verify": "List the files of a run that have changed, and what can be rebuilt.",
     "respond": "Generate responses: JSON lines in, JSON lines out.",
     "chat": "Talk to a run, or to two, in the terminal.",
@@ -70,17 +72,28 @@ class VerbGroup(click.Group):
         """Resolve a verb; an unknown one raises UserError with the nearest name."""
         from dialog.config.components import hint
 
-        if args and not ctx.resilient_parsing and not args[0].startswith("-") and args[0] not in VERBS:
+        if (
+            args
+            and not ctx.resilient_parsing
+            and not args[0].startswith("-")
+            and args[0] not in VERBS
+        ):
             raise UserError(f"unknown command {args[0]!r}{hint(args[0], VERBS)}")
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete a verb or an option, without importing the verbs."""
-        verbs = [CompletionItem(verb, help=summary) for verb, summary in VERBS.items() if verb.startswith(incomplete)]
+        verbs = [
+            CompletionItem(verb, help=summary)
+            for verb, summary in VERBS.items()
+            if verb.startswith(incomplete)
+        ]
         return [*verbs, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run a verb; a closed pipe exits with 141, as for any program; a full or read-only disk raises UserError."""
+        """Run a verb; a closed pipe exits with 141, as for any program; a full or read-only disk
+        raises UserError.
+        """
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -94,7 +107,9 @@ class VerbGroup(click.Group):
             raise expected from error
 
     def _drop_output(self) -> None:
-        """Redirect standard output to the null device, so that the interpreter's final flush succeeds."""
+        """Redirect standard output to the null device, so that the interpreter's final flush
+        succeeds.
+        """
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -118,7 +133,9 @@ def main() -> NoReturn:
     After signals it exits with 130 (SIGINT), 129 (SIGHUP) or 143 (SIGTERM, SIGUSR1).
     """
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
-    logging.getLogger("dialog").setLevel(logging.DEBUG if os.environ.get("DIALOG_DEBUG") else logging.INFO)
+    logging.getLogger("dialog").setLevel(
+        logging.DEBUG if os.environ.get("DIALOG_DEBUG") else logging.INFO
+    )
     shorten_spinning()
     if COMPLETION in os.environ:
         from dialog.cli.completion import SettingsBashComplete
@@ -138,7 +155,8 @@ def main() -> NoReturn:
 
         leave(no_such_option(error), 2)
     except click.ClickException as error:
-        leave(" ".join(error.format_message().split()), 2)  # click lists choices on lines of their own
+        # click lists choices on lines of their own
+        leave(" ".join(error.format_message().split()), 2)
     except (KeyboardInterrupt, click.Abort) as error:
         leave(str(error.__cause__ or "") or "interrupted", 130)
     except BaseException as error:  # the last resort
@@ -149,17 +167,21 @@ def main() -> NoReturn:
 
 
 def shorten_spinning() -> None:
-    """Let OpenMP's waiting threads sleep early, unless the user chose otherwise; to be called before torch is imported.
+    """Let OpenMP's waiting threads sleep early, unless the user chose otherwise; to be called
+    before torch is imported.
 
-    They spin by default, on the core that the last thread needs if another process holds the other one.
-    benchmarks/README.md has the cost on an idle machine and the gain beside a busy process ("Spinning threads").
+    They spin by default, on the core that the last thread needs if another process holds the other
+    one. benchmarks/README.md has the cost on an idle machine and the gain beside a busy process
+    ("Spinning threads").
     """
     if not os.environ.keys() & {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}:
         os.environ["GOMP_SPINCOUNT"] = SPIN_COUNT
 
 
 def leave(message: str, code: int, *, at_once: bool = False) -> NoReturn:
-    """Print one line on standard error and exit; `at_once` skips the finalization of the interpreter."""
+    """Print one line on standard error and exit; `at_once` skips the finalization of the
+    interpreter.
+    """
     from dialog.report.terminal import one_line
 
     if os.environ.get("DIALOG_DEBUG"):

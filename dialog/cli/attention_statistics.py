@@ -24,7 +24,12 @@ FORMATS = (".html", ".png", ".svg", ".json")
 
 
 def check_measurement(
-    folders: Sequence[str], output: Path | None, options: Sequence[str], *, statistics: bool, importance: bool
+    folders: Sequence[str],
+    output: Path | None,
+    options: Sequence[str],
+    *,
+    statistics: bool,
+    importance: bool,
 ) -> None:
     """Check what does not need a run; ``options`` are those of a drawing.
 
@@ -45,11 +50,19 @@ def check_measurement(
         check_new_file(output, "--output")
 
 
-def show_statistics(run: Run, split: str, sample: int | None, *, output: Path | None, as_json: bool) -> None:
-    """Measure the attention of a run over a split; print the table or JSON, and write a picture, a page or JSON."""
+def show_statistics(
+    run: Run, split: str, sample: int | None, *, output: Path | None, as_json: bool
+) -> None:
+    """Measure the attention of a run over a split; print the table or JSON, and write a picture, a
+    page or JSON.
+    """
     statistics = run.attention_statistics(split, sample=sample)
     from dialog.report.drawing.statistics.columns import statistics_lines
-    from dialog.report.drawing.statistics.pictures import statistics_image, statistics_page, statistics_svg
+    from dialog.report.drawing.statistics.pictures import (
+        statistics_image,
+        statistics_page,
+        statistics_svg,
+    )
 
     write_output(
         output,
@@ -61,10 +74,18 @@ def show_statistics(run: Run, split: str, sample: int | None, *, output: Path | 
     show(statistics, statistics_lines(statistics), as_json=as_json)
 
 
-def show_importance(run: Run, split: str, sample: int | None, *, output: Path | None, as_json: bool) -> None:
-    """Measure the importance of heads and remove them one after another; print and write as `show_statistics`."""
+def show_importance(
+    run: Run, split: str, sample: int | None, *, output: Path | None, as_json: bool
+) -> None:
+    """Measure the importance of heads and remove them one after another; print and write as
+    `show_statistics`.
+    """
     ablation = run.head_ablation(split, sample=sample)
-    from dialog.report.drawing.statistics.ablation import ablation_lines, ablation_page, ablation_svg
+    from dialog.report.drawing.statistics.ablation import (
+        ablation_lines,
+        ablation_page,
+        ablation_svg,
+    )
 
     write_output(
         output,

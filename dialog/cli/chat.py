@@ -19,9 +19,23 @@ from dialog.errors import UserError
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, metavar="RUN [RUN] [KEY=VALUE]...", shell_complete=runs_and_settings)
-@click.option("--self-chat", "turns", type=click.IntRange(1), metavar="N", help="Let the runs talk for N turns.")
-@click.option("--start", metavar="TEXT", help="First turn of --self-chat [default: an empty context].")
+@click.argument(
+    "runs",
+    nargs=-1,
+    required=True,
+    metavar="RUN [RUN] [KEY=VALUE]...",
+    shell_complete=runs_and_settings,
+)
+@click.option(
+    "--self-chat",
+    "turns",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Let the runs talk for N turns.",
+)
+@click.option(
+    "--start", metavar="TEXT", help="First turn of --self-chat [default: an empty context]."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result of --self-chat as JSON.")
 @ensemble_option
 @precision_option
@@ -39,13 +53,14 @@ def chat(
 ) -> None:
     """Talk to a RUN, or to two at a time, in the terminal; /help lists the commands.
 
-    Each line that you type is a turn; each run responds with the search of its recipe. generation=CHOICE and other
-    overrides apply to every run. Two runs respond to the same lines, and the context of each contains its own earlier
-    responses. The context is truncated as in training. Ctrl-C stops a response, Ctrl-D ends the chat. In a pipe, every
-    line of text gives one output line per run, a command one line with tabs between its parts, and a blank line none.
+    Each line that you type is a turn; each run responds with the search of its recipe.
+    generation=CHOICE and other overrides apply to every run. Two runs respond to the same lines,
+    and the context of each contains its own earlier responses. The context is truncated as in
+    training. Ctrl-C stops a response, Ctrl-D ends the chat. In a pipe, every line of text gives one
+    output line per run, a command one line with tabs between its parts, and a blank line none.
 
-    --self-chat lets two runs, or one run with itself, talk to each other. At the end it prints the fractions of turns
-    and trigrams that repeat earlier ones, and distinct-2.
+    --self-chat lets two runs, or one run with itself, talk to each other. At the end it prints the
+    fractions of turns and trigrams that repeat earlier ones, and distinct-2.
 
     --ablate removes heads of the last RUN. To see their effect, give one run twice.
 
@@ -68,7 +83,13 @@ def chat(
 
     heads = [()] * (len(folders) - 1) + [ablate]
     loaded = [
-        load([folder, *ensemble], overrides=overrides, precision=precision, trust=trust, ablate=removed)
+        load(
+            [folder, *ensemble],
+            overrides=overrides,
+            precision=precision,
+            trust=trust,
+            ablate=removed,
+        )
         for folder, removed in zip(folders, heads, strict=True)
     ]
     if turns is not None:

@@ -21,26 +21,48 @@ log = logging.getLogger("dialog")
 
 @click.command()
 @click.argument(
-    "contenders", nargs=-1, required=True, metavar="CONTENDER... [KEY=VALUE]...", shell_complete=recipes_and_settings
+    "contenders",
+    nargs=-1,
+    required=True,
+    metavar="CONTENDER... [KEY=VALUE]...",
+    shell_complete=recipes_and_settings,
 )
 @click.option(
-    "--seeds", type=click.IntRange(1), help="Number of seeds per recipe [default: 1, or those of the folder]."
+    "--seeds",
+    type=click.IntRange(1),
+    help="Number of seeds per recipe [default: 1, or those of the folder].",
 )
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
     help="Folder of the comparison, new or to continue [default: comparisons/...].",
 )
-@click.option("--vary", multiple=True, metavar="KEY=A,B", help="A contender for each value; may be repeated.")
-@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Number of runs at a time.")
-@click.option("--strict", is_flag=True, help="Reject contenders that differ in what a fair comparison keeps equal.")
+@click.option(
+    "--vary", multiple=True, metavar="KEY=A,B", help="A contender for each value; may be repeated."
+)
+@click.option(
+    "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Number of runs at a time."
+)
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Reject contenders that differ in what a fair comparison keeps equal.",
+)
 @trust_option
 @click.option(
-    "--ratings", multiple=True, type=click.Path(path_type=Path), metavar="FILE", help="Add ratings made in report.html."
+    "--ratings",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Add ratings made in report.html.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print results.json instead of the table.")
-@click.option("--job", is_flag=True, hidden=True, help="Train and evaluate only, as one process of --jobs.")
-@click.option("--named", hidden=True, multiple=True, help="With --job: a run folder that it may write to.")
+@click.option(
+    "--job", is_flag=True, hidden=True, help="Train and evaluate only, as one process of --jobs."
+)
+@click.option(
+    "--named", hidden=True, multiple=True, help="With --job: a run folder that it may write to."
+)
 def compare(
     contenders: tuple[str, ...],
     seeds: int | None,
@@ -54,14 +76,16 @@ def compare(
     job: bool,
     named: tuple[str, ...],
 ) -> None:
-    """Train and evaluate CONTENDERS, and write a report with a verdict; finished runs are not trained again.
+    """Train and evaluate CONTENDERS, and write a report with a verdict; finished runs are not
+    trained again.
 
-    A CONTENDER is a recipe, a run folder or a file of responses (.jsonl). A run folder is evaluated with the settings
-    that it was trained with; several runs of one recipe count as its seeds. KEY=VALUE and --vary apply to recipes only.
+    A CONTENDER is a recipe, a run folder or a file of responses (.jsonl). A run folder is evaluated
+    with the settings that it was trained with; several runs of one recipe count as its seeds.
+    KEY=VALUE and --vary apply to recipes only.
 
-    One argument may be the folder of an earlier comparison, to continue it or to add contenders or seeds. To continue
-    after an interruption, give this folder, or repeat a command with --output. Several processes may run the same
-    command with --output; they divide the work.
+    One argument may be the folder of an earlier comparison, to continue it or to add contenders or
+    seeds. To continue after an interruption, give this folder, or repeat a command with --output.
+    Several processes may run the same command with --output; they divide the work.
 
     \b
     Example: dialog-seq2seq compare quickstart/lstm_bahdanau quickstart/transformer --seeds 3
@@ -71,20 +95,34 @@ def compare(
     Variants:          dialog-seq2seq compare quickstart/lstm_bahdanau
                          --vary model.decoder.attention=additive,dot,none
     Other systems:     dialog-seq2seq compare runs/mine/20260101-120000-abcd other/responses.jsonl
-    Blind ratings:     dialog-seq2seq compare DIR --ratings ratings-ann.json --ratings ratings-bob.json
+    Blind ratings:     dialog-seq2seq compare DIR --ratings ann.json --ratings bob.json
 
-    Exit codes: 0 for a complete comparison, 2 for errors that you can fix, 1 if a run failed, 130 and 143 after
-    SIGINT and SIGTERM.
+    Exit codes: 0 for a complete comparison, 2 for errors that you can fix, 1 if a run failed, 130
+    and 143 after SIGINT and SIGTERM.
     """  # noqa: D301 - click marks unwrapped text with a backspace
     names, overrides = split_overrides(contenders)
     if ratings:
-        if len(contenders) > 1 or vary or seeds or output or strict or is_given("trust") or jobs > 1:
-            raise UserError("--ratings: needs a finished comparison folder and no other contender or option")
+        if (
+            len(contenders) > 1
+            or vary
+            or seeds
+            or output
+            or strict
+            or is_given("trust")
+            or jobs > 1
+        ):
+            raise UserError(
+                "--ratings: needs a finished comparison folder and no other contender or option"
+            )
         from dialog.comparison.statistics.ratings import add_ratings
         from dialog.report.verdict import ratings_table
 
         rated = add_ratings(Path(contenders[0]), ratings)
-        click.echo(to_json(rated["ratings"]) if as_json else ratings_table(rated, get_terminal_size().columns))
+        click.echo(
+            to_json(rated["ratings"])
+            if as_json
+            else ratings_table(rated, get_terminal_size().columns)
+        )
         return
     from dialog.comparison.grid.plan import Request, prepare_grid
 
@@ -98,5 +136,7 @@ def compare(
     results = run(grid, request)
     if job:
         return
-    click.echo(to_json(results) if as_json else terminal_table(results, get_terminal_size().columns))
+    click.echo(
+        to_json(results) if as_json else terminal_table(results, get_terminal_size().columns)
+    )
     click.echo(f"report: {grid.folder / 'report.html'}", err=as_json)

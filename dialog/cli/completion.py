@@ -1,4 +1,7 @@
-"""Shell completion of recipes, runs and keys of settings. It runs at each press of the tab key: imports are light."""
+"""Shell completion of recipes, runs and keys of settings.
+
+It runs at each press of the tab key: imports are light.
+"""
 
 from __future__ import annotations
 
@@ -26,28 +29,45 @@ class SettingsBashComplete(BashComplete):
         return super().format_completion(item) + space
 
 
-def recipes(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def recipes(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
     """Return the shipped recipes and, by the shell, files."""
     names = [name for name in shipped_recipes() if name.startswith(incomplete)]
     return [CompletionItem(incomplete, type="file"), *map(CompletionItem, names)]
 
 
-def settings(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the keys of the schema, and of the components of the recipe or run before them, as ``key=``."""
+def settings(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the keys of the schema, and of the components of the recipe or run before them, as
+    ``key=``.
+    """
     return [CompletionItem(f"{key}=") for key in keys(context) if key.startswith(incomplete)]
 
 
-def recipes_and_settings(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return recipes and files; after the first one, or for a word that has begun, keys of settings too."""
+def recipes_and_settings(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return recipes and files; after the first one, or for a word that has begun, keys of settings
+    too.
+    """
     return recipes(context, parameter, incomplete) + later_settings(context, parameter, incomplete)
 
 
-def runs_and_settings(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def runs_and_settings(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
     """Return files; after the first run, or for a word that has begun, keys of settings too."""
-    return [CompletionItem(incomplete, type="file"), *later_settings(context, parameter, incomplete)]
+    return [
+        CompletionItem(incomplete, type="file"),
+        *later_settings(context, parameter, incomplete),
+    ]
 
 
-def later_settings(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def later_settings(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
     """Return the keys of settings, unless nothing is written yet."""
     return settings(context, parameter, incomplete) if incomplete or any(named(context)) else []
 

@@ -1,4 +1,6 @@
-"""The option ``--ensemble``, which respond, score, evaluate, serve, tune-generation and chat share."""
+"""The option ``--ensemble``, which respond, score, evaluate, serve, tune-generation and chat
+share.
+"""
 
 from __future__ import annotations
 
@@ -11,5 +13,8 @@ ensemble_option = click.option(
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="RUN",
-    help="A further run with the same tokenizer; the probabilities of all are averaged. May be repeated.",
+    help=(
+        "A further run with the same tokenizer; the probabilities of all are averaged. May be"
+        " repeated."
+    ),
 )

@@ -19,9 +19,19 @@ from dialog.escaping import to_json
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...", shell_complete=settings)
-@click.option("--split", type=click.Choice(SPLITS), default="test", show_default=True, help="Split to evaluate.")
 @click.option(
-    "--name", help="Write to evaluation/SPLIT-NAME [default: SPLIT, or SPLIT-HASH with other settings or data]."
+    "--split",
+    type=click.Choice(SPLITS),
+    default="test",
+    show_default=True,
+    help="Split to evaluate.",
+)
+@click.option(
+    "--name",
+    help=(
+        "Write to evaluation/SPLIT-NAME [default: SPLIT, or SPLIT-HASH with other settings or"
+        " data]."
+    ),
 )
 @ensemble_option
 @precision_option
@@ -39,13 +49,15 @@ def evaluate(
     trust: Trust,
     as_json: bool,
 ) -> None:
-    """Evaluate a RUN on one split; writes metrics.json and responses.jsonl to its evaluation folder.
+    """Evaluate a RUN on one split; writes metrics.json and responses.jsonl to its evaluation
+    folder.
 
-    Results with other settings or data than those of the RUN's recipe, or another --precision, are written to a
-    separate folder. Likelihoods are in float32 in any precision. Started by torchrun or srun, the processes divide the
-    examples.
+    Results with other settings or data than those of the RUN's recipe, or another --precision, are
+    written to a separate folder. Likelihoods are in float32 in any precision. Started by torchrun
+    or srun, the processes divide the examples.
 
-    Example: dialog-seq2seq evaluate runs/quickstart/transformer/20260101-120000-abcd --split validation
+    Example: dialog-seq2seq evaluate runs/quickstart/transformer/20260101-120000-abcd --split
+        validation
     """
     from dialog.report.terminal import evaluation_lines
     from dialog.runs.evaluation.evaluate import evaluate as evaluate_run

@@ -31,22 +31,38 @@ WIDEST = 110
 @click.command()
 @click.argument("recipe", shell_complete=recipes)
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...", shell_complete=settings)
-@click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Also write a self-contained web page.")
 @click.option(
-    "--tokens/--no-tokens", default=True, help="Include tokenizer statistics; trains the tokenizer if needed."
+    "--html",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also write a self-contained web page.",
 )
 @click.option(
-    "--json", "as_json", is_flag=True, help="Print all figures as JSON, with the ids of clean and leaked dialogues."
+    "--tokens/--no-tokens",
+    default=True,
+    help="Include tokenizer statistics; trains the tokenizer if needed.",
+)
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print all figures as JSON, with the ids of clean and leaked dialogues.",
 )
 @trust_option
 def inspect(
-    recipe: str, overrides: tuple[str, ...], html: Path | None, tokens: bool, as_json: bool, trust: Trust
+    recipe: str,
+    overrides: tuple[str, ...],
+    html: Path | None,
+    tokens: bool,
+    as_json: bool,
+    trust: Trust,
 ) -> None:
-    """Check the corpus of a RECIPE for problems that harm training or evaluation, and suggest remedies.
+    """Check the corpus of a RECIPE for problems that harm training or evaluation, and suggest
+    remedies.
 
-    Reports leaks between splits, exact and near duplicates, generic responses, lengths and truncation, speakers,
-    characters, languages, unknown tokens, reserved strings and malformed records. The recipe's data settings apply,
-    except data.filters.
+    Reports leaks between splits, exact and near duplicates, generic responses, lengths and
+    truncation, speakers, characters, languages, unknown tokens, reserved strings and malformed
+    records. The recipe's data settings apply, except data.filters.
 
     Example: dialog-seq2seq inspect dailydialog/transformer data.path=DIR --html inspection.html
     """
@@ -60,12 +76,24 @@ def inspect(
     from dialog.runs.check import check_data
 
     check_data(composed.recipe)
-    rules, corpus = build_rules(composed.recipe), build_corpus(composed.recipe)
+    rules = build_rules(composed.recipe)
+    corpus = build_corpus(composed.recipe)
     _read_first_records(corpus)
-    report = run_inspection(corpus, _token_section(composed.recipe, rules) if tokens else None, rules=rules)
+    report = run_inspection(
+        corpus, _token_section(composed.recipe, rules) if tokens else None, rules=rules
+    )
     title = f"{composed.recipe.data.corpus['name']} ({composed.name})"
     if as_json:
-        text = to_json({"recipe": composed.name, "corpus": dict(composed.recipe.data.corpus), **report.data()}) + "\n"
+        text = (
+            to_json(
+                {
+                    "recipe": composed.name,
+                    "corpus": dict(composed.recipe.data.corpus),
+                    **report.data(),
+                }
+            )
+            + "\n"
+        )
     else:
         text = to_text(report, title, min(WIDEST, shutil.get_terminal_size((100, 24)).columns))
     try:
@@ -79,13 +107,17 @@ def inspect(
 
 
 def _read_first_records(corpus: Corpus) -> None:
-    """Raise the UserError of a file that cannot be read, such as one without a column, before any progress is shown."""
+    """Raise the UserError of a file that cannot be read, such as one without a column, before any
+    progress is shown.
+    """
     for split in SPLITS:
         next(iter(corpus.dialogues(split)), None)
 
 
 def _token_section(recipe: Recipe, rules: ExampleRules) -> Section:
-    """Return the section on tokens; malformed records are dropped rather than stopping the inspection."""
+    """Return the section on tokens; malformed records are dropped rather than stopping the
+    inspection.
+    """
     from dialog.data.examples import DROP
     from dialog.data.store.manifest import TOKENIZER
     from dialog.data.tokenizers.tokenizer import Tokenizer
@@ -93,7 +125,8 @@ def _token_section(recipe: Recipe, rules: ExampleRules) -> Section:
     from dialog.runs.prepare import prepare_data
 
     data = recipe.data
-    for malformed in dict.fromkeys((data.malformed, DROP)):  # the first may be prepared for training already
+    # the first may be prepared for training already
+    for malformed in dict.fromkeys((data.malformed, DROP)):
         try:
             prepared = replace(data, malformed=malformed, max_dropped=1.0)
             folder = prepare_data(replace(recipe, data=prepared), quiet=False)

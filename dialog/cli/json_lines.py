@@ -27,7 +27,8 @@ MOST_LEVELS = 100
 """Limit of nesting in a line, because writing JSON is recursive."""
 
 Answer = Callable[[Sequence[Mapping[str, Any]]], Sequence[dict[str, Any]]]
-"""From input lines, each with its ``id``, to output lines; one with an ``error`` counts as failed."""
+"""From input lines, each with its ``id``, to output lines; one with an ``error`` counts as failed.
+"""
 
 
 class InputLine(NamedTuple):
@@ -38,7 +39,8 @@ class InputLine(NamedTuple):
 
 
 def answer_lines(source: str, target: str, answer: Answer, *, texts: Sequence[str] = ()) -> None:
-    """Answer every line that is not blank, in order; ``texts`` are fields that a line needs besides ``context``.
+    """Answer every line that is not blank, in order; ``texts`` are fields that a line needs besides
+    ``context``.
 
     Raises:
         UserError: at the end, if a line could not be answered; its place holds {"id", "error"}.
@@ -51,13 +53,20 @@ def answer_lines(source: str, target: str, answer: Answer, *, texts: Sequence[st
             valid = [line.row for line in block if line.error is None]
             answers = iter(answer(valid) if valid else ())
             for line in block:
-                row = next(answers) if line.error is None else {"id": line.row["id"], "error": line.error}
+                row = (
+                    next(answers)
+                    if line.error is None
+                    else {"id": line.row["id"], "error": line.error}
+                )
                 if "error" in row:
                     errors.append(line.error or f"{row['id']}: {row['error']}")
                 out.write(to_json(row) + "\n")
             out.flush()
     if errors:
-        raise UserError(f"{errors[0]}" + (f" (and {counted(len(errors) - 1, 'more line')})" if errors[1:] else ""))
+        raise UserError(
+            f"{errors[0]}"
+            + (f" (and {counted(len(errors) - 1, 'more line')})" if errors[1:] else "")
+        )
 
 
 def open_input(source: str) -> IO[bytes]:
@@ -74,12 +83,16 @@ def open_input(source: str) -> IO[bytes]:
 def check_standard_input() -> None:
     """Raise UserError if the process was started with standard input closed."""
     if sys.stdin is None:
-        raise UserError("standard input is closed; connect a terminal, a file or a pipe, or use < /dev/null")
+        raise UserError(
+            "standard input is closed; connect a terminal, a file or a pipe, or use < /dev/null"
+        )
 
 
 @contextmanager
 def new_file(target: str) -> Iterator[IO[str]]:
-    """Open a file that appears under its name only when everything is written; - is standard output."""
+    """Open a file that appears under its name only when everything is written; - is standard
+    output.
+    """
     if target == "-":
         with click.open_file("-", "w", encoding="utf-8") as out:
             yield out
@@ -89,10 +102,14 @@ def new_file(target: str) -> Iterator[IO[str]]:
 
 
 def read_lines(lines: IO[bytes], file: str, texts: Sequence[str]) -> Iterator[InputLine]:
-    """Yield each line that is not blank; the default id is the number of the line, counted from 1."""
+    """Yield each line that is not blank; the default id is the number of the line, counted
+    from 1.
+    """
     for number, content in enumerate(lines, start=1):
         if content.strip():
-            yield read_line(content, number, f"{'standard input' if file == '-' else file}:{number}", texts)
+            yield read_line(
+                content, number, f"{'standard input' if file == '-' else file}:{number}", texts
+            )
 
 
 def read_line(content: bytes, number: int, where: str, texts: Sequence[str]) -> InputLine:
@@ -103,21 +120,28 @@ def read_line(content: bytes, number: int, where: str, texts: Sequence[str]) -> 
     except UnicodeDecodeError as error:
         return InputLine(unnamed, f"{where}: not UTF-8 at byte {error.start + 1}")
     except (ValueError, RecursionError) as error:
-        reason = f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else error
+        reason = (
+            f"{error.msg} at character {error.pos + 1}"
+            if isinstance(error, json.JSONDecodeError)
+            else error
+        )
         return InputLine(unnamed, f"{where}: not JSON ({reason}); write one object per line")
     if nested_deeper(row, MOST_LEVELS):
         name = row.get("id") if isinstance(row, dict) else None
         kept = {"id": name} if isinstance(name, str | int) else unnamed
         return InputLine(kept, f"{where}: nested more than {MOST_LEVELS} levels deep")
     row = {**unnamed, **row} if isinstance(row, dict) else unnamed
-    context, others = row.get("context"), [row.get(name) for name in texts]
+    context = row.get("context")
+    others = [row.get(name) for name in texts]
     turns: list[Any] = [*context, *others] if isinstance(context, list) else [None]
     if not all(isinstance(text, str) for text in turns):
         fields = "".join(f', "{name}": TEXT' for name in texts)
         return InputLine(row, f'{where}: needs {{"context": [TEXT, ...]{fields}}}')
     if not all(map(is_unicode, turns)):
         fields = " or ".join(["the context", *texts])
-        return InputLine(row, f"{where}: lone surrogate (half a character) in {fields}; write both halves")
+        return InputLine(
+            row, f"{where}: lone surrogate (half a character) in {fields}; write both halves"
+        )
     return InputLine(row)
 
 
@@ -125,6 +149,10 @@ def nested_deeper(value: object, levels: int) -> bool:
     """Return whether lists and objects are nested in more levels; without recursion."""
     layer = [value]
     for _ in range(levels + 1):
-        inner = [item.values() if isinstance(item, dict) else item for item in layer if isinstance(item, dict | list)]
+        inner = [
+            item.values() if isinstance(item, dict) else item
+            for item in layer
+            if isinstance(item, dict | list)
+        ]
         layer = [child for items in inner for child in items]
     return bool(inner)

@@ -1,4 +1,6 @@
-"""Options of the command line: which were given, whether their text is valid, and settings written as options."""
+"""Options of the command line: which were given, whether their text is valid, and settings written
+as options.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ trust_option = click.option(
     callback=lambda context, parameter, value: trust_of(value),
     help="Allow recipes to import code by dotted names.",
 )
-"""The flag of a caller who trusts the author of a run, a comparison or a recipe; its value is a `Trust`."""
+"""The flag of a caller who trusts the author of a run, a comparison or a recipe; its value is a
+`Trust`.
+"""
 
 
 def is_given(option: str) -> bool:
@@ -24,7 +28,8 @@ def is_given(option: str) -> bool:
 
 
 def check_only_with(needed: str, value: object, *options: str) -> None:
-    """Check that options, by the names of their parameters, are on the command line only with what they belong to.
+    """Check that options, by the names of their parameters, are on the command line only with what
+    they belong to.
 
     Raises:
         UserError: one of them would be ignored.
@@ -35,7 +40,8 @@ def check_only_with(needed: str, value: object, *options: str) -> None:
 
 
 def check_text(option: str, *texts: str) -> None:
-    """Check that the texts of an option are Unicode; Python reads other bytes of an argument as lone surrogates.
+    """Check that the texts of an option are Unicode; Python reads other bytes of an argument as
+    lone surrogates.
 
     Raises:
         UserError: a byte that is not UTF-8.
@@ -45,16 +51,26 @@ def check_text(option: str, *texts: str) -> None:
 
 
 def no_such_option(error: click.NoSuchOption) -> str:
-    """Return the message of an unknown option; if it is a setting, with the way in which settings are written."""
+    """Return the message of an unknown option; if it is a setting, with the way in which settings
+    are written.
+    """
     message = " ".join(error.format_message().split())
     command = error.ctx.command if error.ctx else None
-    if command is None or error.possibilities or all(item.name != "overrides" for item in command.params):
+    if (
+        command is None
+        or error.possibilities
+        or all(item.name != "overrides" for item in command.params)
+    ):
         return message
     from dialog.config.schema import Recipe, to_dict
 
     name = error.option_name.lstrip("-").replace("-", "_")
     sections = {key: value for key, value in to_dict(Recipe()).items() if key != "about"}
-    inner = [f"{key}.{name}" for key, value in sections.items() if isinstance(value, dict) and name in value]
+    inner = [
+        f"{key}.{name}"
+        for key, value in sections.items()
+        if isinstance(value, dict) and name in value
+    ]
     key = name if name in sections else next(iter(inner), "")
     example = f": {key}=..." if key else ", such as trainer.max_epochs=3"
     return f"{message.removesuffix('.')}; settings are written KEY=VALUE{example}"

@@ -41,7 +41,8 @@ FAMILIES = {
 @click.argument("part", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def parts(family: str | None, part: str | None, as_json: bool) -> None:
-    """List the components that a recipe can name, of one FAMILY or all, with their arguments and defaults.
+    """List the components that a recipe can name, of one FAMILY or all, with their arguments and
+    defaults.
 
     With a PART, such as corpora csv, print its whole description.
 
@@ -62,7 +63,9 @@ def parts(family: str | None, part: str | None, as_json: bool) -> None:
     for name, members in listing.items():
         click.echo(f"{name}")
         for member, defaults in members.items():
-            signature = ", ".join(f"{key}={value}" if value != "required" else key for key, value in defaults.items())
+            signature = ", ".join(
+                f"{key}={value}" if value != "required" else key for key, value in defaults.items()
+            )
             click.echo(f"  {member}({signature})")
             text = description(chosen[name][member])
             click.echo(textwrap.indent(text if part else text.partition("\n")[0], " " * 6))
@@ -71,7 +74,11 @@ def parts(family: str | None, part: str | None, as_json: bool) -> None:
 def description(constructor: Callable[..., Any]) -> str:
     """Return the docstring of a part, and of its settings."""
     settings = settings_class(constructor)
-    texts = (inspect.getdoc(source) for source in (getattr(constructor, "func", constructor), settings) if source)
+    texts = (
+        inspect.getdoc(source)
+        for source in (getattr(constructor, "func", constructor), settings)
+        if source
+    )
     return "\n\n".join(text for text in texts if text)
 
 

@@ -24,7 +24,9 @@ class ShardNumber(click.ParamType[tuple[int, int]]):
 
     name = "I/N"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
         """Parse both numbers."""
         index, slash, count = str(value).partition("/")
         if not (slash and index.isdecimal() and count.isdecimal() and int(index) < int(count)):
@@ -35,11 +37,24 @@ class ShardNumber(click.ParamType[tuple[int, int]]):
 @click.command()
 @click.argument("recipe", shell_complete=recipes)
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...", shell_complete=settings)
-@click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Number of worker processes.")
 @click.option(
-    "--engine", type=click.Choice(["processes", "ray"]), default="processes", help="Engine that runs the workers."
+    "--workers",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Number of worker processes.",
 )
-@click.option("--shard", type=ShardNumber(), help="Prepare only shard I of N (from 0), such as in a SLURM array.")
+@click.option(
+    "--engine",
+    type=click.Choice(["processes", "ray"]),
+    default="processes",
+    help="Engine that runs the workers.",
+)
+@click.option(
+    "--shard",
+    type=ShardNumber(),
+    help="Prepare only shard I of N (from 0), such as in a SLURM array.",
+)
 @click.option("--merge", "merges", is_flag=True, help="Merge the shards made with --shard.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
 def prepare(
@@ -51,7 +66,8 @@ def prepare(
     merges: bool,
     as_json: bool,
 ) -> None:
-    """Build the tokenizer and the token store of a RECIPE's corpus; report what was kept and dropped, and why.
+    """Build the tokenizer and the token store of a RECIPE's corpus; report what was kept and
+    dropped, and why.
 
     The result is byte-identical for any number of workers and shards.
 
@@ -62,7 +78,9 @@ def prepare(
     from dialog.runs.prepare import prepare_data, prepare_part
 
     if shard and merges:
-        raise UserError("--shard prepares one shard, --merge merges all of them; give one of the two")
+        raise UserError(
+            "--shard prepares one shard, --merge merges all of them; give one of the two"
+        )
     if (shard or merges) and (workers > 1 or engine != "processes"):
         raise UserError("--shard and --merge run in one process; remove --workers and --engine")
     if shard and as_json:
@@ -88,21 +106,38 @@ def prepare(
 def table(splits: dict[str, dict[str, int]], batches: dict[str, dict[str, Any]]) -> Iterator[str]:
     """Yield the lines of a table of counts, with a row per count and a column per split."""
     reasons = {key for counts in splits.values() for key in counts}
-    order = ("dialogues read", "dropped dialogues", "dialogues", "turns read", "dropped turns", "turns")
+    order = (
+        "dialogues read",
+        "dropped dialogues",
+        "dialogues",
+        "turns read",
+        "dropped turns",
+        "turns",
+    )
     keys = sorted(
-        reasons, key=lambda key: (next((n for n, name in enumerate(order) if key.split(":")[0] == name), 9), key)
+        reasons,
+        key=lambda key: (
+            next((n for n, name in enumerate(order) if key.split(":")[0] == name), 9),
+            key,
+        ),
     )
     rows = [(key, *(f"{counts.get(key, 0):,}" for counts in splits.values())) for key in keys]
     rows.append(("batches", *(f"{batches[split]['number']:,}" for split in splits)))
-    rows.append(("padding in batches, at most", *(f"{batches[split]['padding']:.1%}" for split in splits)))
+    rows.append(
+        ("padding in batches, at most", *(f"{batches[split]['padding']:.1%}" for split in splits))
+    )
     width = max(len(row[0]) for row in rows)
     yield " " * width + "".join(f"  {split:>12}" for split in splits)
     for key, *cells in rows:
         yield f"{key:<{width}}" + "".join(f"  {cell:>12}" for cell in cells)
 
 
-def plan_batches(folder: Path, splits: dict[str, dict[str, int]], data: DataConfig) -> dict[str, dict[str, Any]]:
-    """Return for each split the number of batches and an upper bound of their fraction of padding."""
+def plan_batches(
+    folder: Path, splits: dict[str, dict[str, int]], data: DataConfig
+) -> dict[str, dict[str, Any]]:
+    """Return for each split the number of batches and an upper bound of their fraction of
+    padding.
+    """
     from dialog.data.store.length_classes import grouped, read_classes
     from dialog.data.store.plan import Plan
 

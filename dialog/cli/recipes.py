@@ -22,8 +22,8 @@ from dialog.report.terminal import one_line
 def recipes(context: click.Context, as_json: bool) -> None:
     """List the shipped recipes: corpus, model, parameters, cost and result.
 
-    A result with seeds, date and commit was measured by this project; one without is the published one that the recipe
-    follows.
+    A result with seeds, date and commit was measured by this project; one without is the published
+    one that the recipe follows.
 
     \b
     Example: dialog-seq2seq recipes
@@ -64,7 +64,10 @@ def expected_text(item: dict[str, Any]) -> str:
     value = spread_text(item["value"], item["tolerance"], metric_display(item["metric"]).format)
     if "seeds" not in item:
         return f"{value} (published)"
-    return f"{value} ({item['seeds']} seed{'s' * (item['seeds'] > 1)}, {item['date']}, at {commits_text(item)})"
+    return (
+        f"{value} ({item['seeds']} seed{'s' * (item['seeds'] > 1)}, {item['date']}, at"
+        f" {commits_text(item)})"
+    )
 
 
 def commits_text(item: dict[str, Any]) -> str:
@@ -76,14 +79,18 @@ def commits_text(item: dict[str, Any]) -> str:
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return rows of text as lines with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return [
+        "  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
 
 
 @recipes.command(short_help="Copy a recipe into a new folder.")
 @click.argument("name", shell_complete=completion.recipes)
 @click.argument("destination", type=click.Path(path_type=Path), metavar="DEST")
 def copy(name: str, destination: Path) -> None:
-    """Copy the recipe NAME, with all groups that it composes, into a new folder DEST; print the path of the copy.
+    """Copy the recipe NAME, with all groups that it composes, into a new folder DEST; print the
+    path of the copy.
 
     Example: dialog-seq2seq recipes copy dailydialog/lstm_bahdanau mine
     """
@@ -93,17 +100,28 @@ def copy(name: str, destination: Path) -> None:
 
 
 @recipes.command(short_help="Train recipes and compare their metrics with the expected ones.")
-@click.argument("names", nargs=-1, metavar="[NAME]... [KEY=VALUE]...", shell_complete=completion.recipes_and_settings)
-@click.option("--full", is_flag=True, help="Train to the end, and compare the metrics with the expected values.")
+@click.argument(
+    "names",
+    nargs=-1,
+    metavar="[NAME]... [KEY=VALUE]...",
+    shell_complete=completion.recipes_and_settings,
+)
+@click.option(
+    "--full",
+    is_flag=True,
+    help="Train to the end, and compare the metrics with the expected values.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def verify(names: tuple[str, ...], full: bool, as_json: bool) -> None:
-    """Train recipes (default: all) and compare their metrics on the test split with the values that they expect.
+    """Train recipes (default: all) and compare their metrics on the test split with the values that
+    they expect.
 
-    Without --full, a recipe is trained for a few steps only (its smoke overrides). This checks that the expected
-    metrics can be computed; their values are not compared. If a recipe fails, the others are still verified.
+    Without --full, a recipe is trained for a few steps only (its smoke overrides). This checks that
+    the expected metrics can be computed; their values are not compared. If a recipe fails, the
+    others are still verified.
 
-    Exit codes: 0 if all checks passed, 2 if the only errors are ones that you can fix, such as a missing corpus, else
-    1.
+    Exit codes: 0 if all checks passed, 2 if the only errors are ones that you can fix, such as a
+    missing corpus, else 1.
 
     Example: dialog-seq2seq recipes verify quickstart/lstm_bahdanau quickstart/transformer --full
     """
@@ -116,7 +134,10 @@ def verify(names: tuple[str, ...], full: bool, as_json: bool) -> None:
     for rows in verify_recipes(listed or list(shipped_recipes()), overrides, full=full):
         outcomes += rows
         for row in rows:
-            click.echo(one_line(": ".join(filter(None, [row.recipe, row.metric, row.state, row.message]))), err=True)
+            click.echo(
+                one_line(": ".join(filter(None, [row.recipe, row.metric, row.state, row.message]))),
+                err=True,
+            )
     head = ("recipe", "metric", "expected", "measured", "outcome")
     table = "\n".join(aligned([head, *(row.cells() for row in outcomes)]))
     click.echo(to_json([row._asdict() for row in outcomes], indent=1) if as_json else table)

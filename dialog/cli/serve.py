@@ -23,7 +23,13 @@ EXTRA = ("h11", "pydantic", "starlette", "uvicorn")
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...", shell_complete=settings)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes any free port.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    help="0 takes any free port.",
+)
 @click.option(
     "--keep-alive",
     type=click.IntRange(1, 3600),
@@ -51,13 +57,13 @@ def serve(
 
     \b
     POST /v1/chat/completions  responses in OpenAI's format, also streamed
-    POST /attention            {"context": [TEXT, ...], "response": TEXT}: maps as JSON, or "format": "html"
+    POST /attention            {"context": [TEXT, ...], "response": TEXT}: JSON, or "format": "html"
     GET  /                     web page: chat with attention maps
     GET  /v1/models, /healthz, /openapi.json
 
-    generation=CHOICE selects the search; the temperature and top_p of a request select sampling. If the environment
-    variable DIALOG_TOKEN is set, requests must send its value as a bearer token; if not, --host must be an address that
-    only this machine can reach. Needs the extra `serve`.
+    generation=CHOICE selects the search; the temperature and top_p of a request select sampling. If
+    the environment variable DIALOG_TOKEN is set, requests must send its value as a bearer token; if
+    not, --host must be an address that only this machine can reach. Needs the extra `serve`.
 
     Example: dialog-seq2seq serve runs/quickstart/transformer/...
     """  # noqa: D301 - click reads the character \b
@@ -68,8 +74,12 @@ def serve(
         package = (error.name or "").partition(".")[0]
         if package not in EXTRA:
             raise
-        raise UserError(f"serve needs {package}; run pip install 'dialog-seq2seq[serve]'") from error
+        raise UserError(
+            f"serve needs {package}; run pip install 'dialog-seq2seq[serve]'"
+        ) from error
     from dialog.runs.load import load
 
-    loaded = load([run, *ensemble], overrides=overrides, precision=precision, trust=trust, ablate=ablate)
+    loaded = load(
+        [run, *ensemble], overrides=overrides, precision=precision, trust=trust, ablate=ablate
+    )
     serve_run(loaded, host, port, os.environ.get(TOKEN, ""), keep_alive=keep_alive)

@@ -21,13 +21,26 @@ from dialog.report.terminal import one_line
 @click.argument("recipe", shell_complete=recipes)
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...", shell_complete=settings)
 @click.option(
-    "--examples", type=click.IntRange(1), metavar="N", help="Print N training examples as the model sees them."
+    "--examples",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Print N training examples as the model sees them.",
 )
-@click.option("--model", "model", is_flag=True, help="Print the modules with their parameters and FLOPs per token.")
+@click.option(
+    "--model",
+    "model",
+    is_flag=True,
+    help="Print the modules with their parameters and FLOPs per token.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the composed recipe as JSON.")
 @trust_option
 def show(
-    recipe: str, overrides: tuple[str, ...], examples: int | None, model: bool, as_json: bool, trust: Trust
+    recipe: str,
+    overrides: tuple[str, ...],
+    examples: int | None,
+    model: bool,
+    as_json: bool,
+    trust: Trust,
 ) -> None:
     """Print a composed RECIPE, with the file and line that each value comes from.
 
@@ -47,7 +60,9 @@ def show(
 
 
 def values(composed: Composed) -> Iterator[str]:
-    """Yield a line for each value: the value, and its file and line, "command line" or "default"."""
+    """Yield a line for each value: the value, and its file and line, "command line" or
+    "default".
+    """
     lines = [
         (f"{key}: {json.dumps(value, ensure_ascii=False)}", composed.origin.get(key, "default"))
         for key, value in leaves(to_dict(composed.recipe))
@@ -76,10 +91,17 @@ def modules(recipe: Recipe) -> Iterator[str]:
             yield f"{label:<56}{size:>12,}"
     sizes = count_parameters(network)
     yield f"vocabulary: {vocabulary:,} tokens ({origin})"
-    yield f"parameters: {sizes['total']:,} in all, {sizes['rest']:,} without embeddings and output layer"
-    source, target = recipe.data.max_source, recipe.data.max_target
+    yield (
+        f"parameters: {sizes['total']:,} in all, {sizes['rest']:,} without embeddings and output"
+        " layer"
+    )
+    source = recipe.data.max_source
+    target = recipe.data.max_target
     flops = forward_flops(network, source, target) // target
-    yield f"forward: {flops:,} FLOPs per target token ({target} target and {source} source tokens, encoder included)"
+    yield (
+        f"forward: {flops:,} FLOPs per target token ({target} target and {source} source tokens,"
+        " encoder included)"
+    )
 
 
 def vocabulary_size(recipe: Recipe) -> tuple[int, str]:
@@ -106,4 +128,6 @@ def first_examples(recipe: Recipe, count: int) -> Iterator[str]:
     store = Store(prepare_data(recipe), "train")
     for row in range(min(count, len(store))):
         for side, tokens in (("source", store.source(row)), ("target", store.target(row))):
-            yield f"{row} {side}: " + one_line(" ".join(store.tokenizer.label(int(token)) for token in tokens))
+            yield f"{row} {side}: " + one_line(
+                " ".join(store.tokenizer.label(int(token)) for token in tokens)
+            )

@@ -23,10 +23,15 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("recipes", nargs=-1, metavar="[RECIPE]... [KEY=VALUE]...", shell_complete=recipes_and_settings)
+@click.argument(
+    "recipes", nargs=-1, metavar="[RECIPE]... [KEY=VALUE]...", shell_complete=recipes_and_settings
+)
 @click.option("--trials", type=click.IntRange(1), help="Number of trials per recipe [default: 20].")
 @click.option(
-    "--space", default="regularisation", show_default=True, help="Search space: a YAML file, or a shipped name."
+    "--space",
+    default="regularisation",
+    show_default=True,
+    help="Search space: a YAML file, or a shipped name.",
 )
 @click.option(
     "--sampler",
@@ -36,12 +41,27 @@ if TYPE_CHECKING:
     help="tpe learns from earlier trials, random does not.",
 )
 @click.option(
-    "--seed", type=int, default=1, show_default=True, help="Seed of the sampler; the seed of a recipe is not changed."
+    "--seed",
+    type=int,
+    default=1,
+    show_default=True,
+    help="Seed of the sampler; the seed of a recipe is not changed.",
 )
-@click.option("--prune/--no-prune", default=True, help="Stop trials that are worse than the median, from half time on.")
-@click.option("--output", type=click.Path(path_type=Path), help="Folder of the sweep [default: sweeps/TIME-RANDOM].")
 @click.option(
-    "--resume", type=click.Path(path_type=Path), metavar="SWEEP", help="Resume a sweep, or extend it to more --trials."
+    "--prune/--no-prune",
+    default=True,
+    help="Stop trials that are worse than the median, from half time on.",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Folder of the sweep [default: sweeps/TIME-RANDOM].",
+)
+@click.option(
+    "--resume",
+    type=click.Path(path_type=Path),
+    metavar="SWEEP",
+    help="Resume a sweep, or extend it to more --trials.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print results.json instead of the table.")
 @trust_option
@@ -57,11 +77,13 @@ def sweep(
     as_json: bool,
     trust: Trust,
 ) -> None:
-    """Sweep hyperparameters of RECIPES on the validation split, with the same budget for each recipe.
+    """Sweep hyperparameters of RECIPES on the validation split, with the same budget for each
+    recipe.
 
     Needs the extra optuna. Pruned and failed trials count. The test split is never read.
 
-    Example: dialog-seq2seq sweep quickstart/lstm_bahdanau quickstart/transformer --trials 10 trainer.max_steps=500
+    Example: dialog-seq2seq sweep quickstart/lstm_bahdanau quickstart/transformer --trials 10
+        trainer.max_steps=500
     """
     if find_spec("optuna") is None:
         raise UserError("a sweep needs optuna: pip install 'dialog-seq2seq[optuna]'")
@@ -73,9 +95,18 @@ def sweep(
     from dialog.tuning.space import simplest, spaces
 
     if resume is not None:
-        folder, requested = resume, sweeps.read_settings(resume)
-        changes = {"sampler": sampler, "seed": seed, "prune": prune, "output": output, "space": space}
-        check_unchanged(requested, {name: value for name, value in changes.items() if is_given(name)})
+        folder = resume
+        requested = sweeps.read_settings(resume)
+        changes = {
+            "sampler": sampler,
+            "seed": seed,
+            "prune": prune,
+            "output": output,
+            "space": space,
+        }
+        check_unchanged(
+            requested, {name: value for name, value in changes.items() if is_given(name)}
+        )
         requested = replace(requested, trials=trials or requested.trials)
     else:
         if output is not None:
@@ -85,12 +116,17 @@ def sweep(
         composed = [compose(name, overrides, trust=trust) for name in names]
         labels = [recipe.name for recipe in composed]
         if len(set(labels)) < len(labels):
-            raise UserError(f"two recipes have the same name: {', '.join(labels)}; rename one of the files")
+            raise UserError(
+                f"two recipes have the same name: {', '.join(labels)}; rename one of the files"
+            )
         chosen = spaces(sweep_file("spaces", space, option="--space"), labels)
         requested = sweeps.SweepSettings(chosen, trials or 20, seed, sampler, prune)
         firsts = [simplest(chosen[label]) for label in labels]
         sweeps.check(
-            [compose(name, [*overrides, *first], trust=trust) for name, first in zip(names, firsts, strict=True)]
+            [
+                compose(name, [*overrides, *first], trust=trust)
+                for name, first in zip(names, firsts, strict=True)
+            ]
         )
         folder = output or fresh_folder("sweeps")
         sweeps.create(composed, requested, folder)
@@ -106,9 +142,15 @@ def check_unchanged(recorded: SweepSettings, options: Mapping[str, Any]) -> None
 
     for name, value in options.items():
         if name == "space":
-            same = spaces(sweep_file("spaces", value, option="--space"), list(recorded.spaces)) == recorded.spaces
+            same = (
+                spaces(sweep_file("spaces", value, option="--space"), list(recorded.spaces))
+                == recorded.spaces
+            )
         else:
             same = name != "output" and value == getattr(recorded, name)
         if not same:
             option = "--no-prune" if name == "prune" and not value else f"--{name}"
-            raise UserError(f"--resume: {option} cannot change within a sweep; leave it out, or start a new sweep")
+            raise UserError(
+                f"--resume: {option} cannot change within a sweep; leave it out, or start a new"
+                " sweep"
+            )

@@ -26,16 +26,36 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("recipe", required=False, shell_complete=recipes)
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...", shell_complete=settings)
-@click.option("--output", type=click.Path(path_type=Path), help="Run folder [default: runs/RECIPE/TIME-RANDOM].")
-@click.option("--resume", type=click.Path(path_type=Path), metavar="RUN", help="Resume a run at its newest checkpoint.")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Run folder [default: runs/RECIPE/TIME-RANDOM].",
+)
+@click.option(
+    "--resume",
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help="Resume a run at its newest checkpoint.",
+)
 @trust_option
 @click.option(
-    "--prove-resume", is_flag=True, help="Check that a killed and resumed run is bit-identical to an uninterrupted one."
+    "--prove-resume",
+    is_flag=True,
+    help="Check that a killed and resumed run is bit-identical to an uninterrupted one.",
 )
 @click.option(
-    "--kills", type=click.IntRange(min=1), default=3, show_default=True, help="With --prove-resume: number of kills."
+    "--kills",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    help="With --prove-resume: number of kills.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print folder, steps, target tokens and seconds as JSON.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print folder, steps, target tokens and seconds as JSON.",
+)
 def train(
     recipe: str | None,
     overrides: tuple[str, ...],
@@ -66,7 +86,10 @@ def train(
         report(resume_run(resume, changes, trust=trust), as_json)
         return
     if recipe is None:
-        raise UserError("no recipe given; list them with dialog-seq2seq recipes, or resume a run with --resume RUN")
+        raise UserError(
+            "no recipe given; list them with dialog-seq2seq recipes, or resume a run with"
+            " --resume RUN"
+        )
     if prove_resume:
         sys.exit(0 if prove(recipe, overrides, kills) else 1)
     composed = compose(recipe, overrides, trust=FULL_TRUST)
@@ -83,7 +106,9 @@ def report(trained: Trained, as_json: bool) -> None:
 
 
 def prove(recipe: str, overrides: tuple[str, ...], kills: int) -> bool:
-    """Print the comparison of a killed and resumed run with an uninterrupted one; return whether they are equal."""
+    """Print the comparison of a killed and resumed run with an uninterrupted one; return whether
+    they are equal.
+    """
     from dialog.runs import proof
 
     with tempfile.TemporaryDirectory(prefix="dialog-") as folder:

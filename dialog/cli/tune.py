@@ -25,18 +25,37 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("recipe", shell_complete=recipes)
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...", shell_complete=settings)
-@click.option("--lr", is_flag=True, help="Suggest a learning rate by a range test, which raises it at every step.")
-@click.option("--batch-tokens", is_flag=True, help="Find the largest batch, in tokens, that fits in memory.")
 @click.option(
-    "--steps", type=click.IntRange(20), default=100, show_default=True, help="Number of learning rates to try."
+    "--lr",
+    is_flag=True,
+    help="Suggest a learning rate by a range test, which raises it at every step.",
+)
+@click.option(
+    "--batch-tokens", is_flag=True, help="Find the largest batch, in tokens, that fits in memory."
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(20),
+    default=100,
+    show_default=True,
+    help="Number of learning rates to try.",
 )
 @click.option("--lowest", type=float, default=1e-6, show_default=True, help="Lowest learning rate.")
-@click.option("--highest", type=float, default=1.0, show_default=True, help="Highest learning rate.")
 @click.option(
-    "--most", type=click.IntRange(1), default=131_072, show_default=True, help="Largest batch to try, in tokens."
+    "--highest", type=float, default=1.0, show_default=True, help="Highest learning rate."
 )
 @click.option(
-    "--output", type=click.Path(path_type=Path), metavar="FILE.svg", help="Plot of the loss over the learning rate."
+    "--most",
+    type=click.IntRange(1),
+    default=131_072,
+    show_default=True,
+    help="Largest batch to try, in tokens.",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE.svg",
+    help="Plot of the loss over the learning rate.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print all measurements as JSON.")
 def tune(
@@ -61,7 +80,9 @@ def tune(
     if not lr and not batch_tokens:
         raise UserError("nothing to tune; give --lr, --batch-tokens or both")
     if batch_tokens and composed.recipe.data.batch_examples is not None:
-        raise UserError("--batch-tokens: data.batch_examples sets the batches; add data.batch_examples=null")
+        raise UserError(
+            "--batch-tokens: data.batch_examples sets the batches; add data.batch_examples=null"
+        )
     check_only_with("--lr", lr, "steps", "lowest", "highest")
     check_only_with("--batch-tokens", batch_tokens, "most")
     if not 0 < lowest < highest:
@@ -78,7 +99,9 @@ def tune(
     click.echo(to_json(results) if as_json else "\n".join(_lines(results)))
 
 
-def _rates(recipe: Recipe, lowest: float, highest: float, steps: int, output: Path | None) -> dict[str, Any]:
+def _rates(
+    recipe: Recipe, lowest: float, highest: float, steps: int, output: Path | None
+) -> dict[str, Any]:
     from dialog.report.drawing.canvas import write_svg
     from dialog.tuning.range_test import range_test, steepest
 
@@ -119,11 +142,20 @@ def _lines(results: dict[str, Any]) -> Iterator[str]:
     if rates := results.get("lr"):
         suggestion = rates["suggestion"]
         value = (
-            "none: the loss does not fall" if suggestion is None else f"{suggestion:.2g}, where the loss falls fastest"
+            "none: the loss does not fall"
+            if suggestion is None
+            else f"{suggestion:.2g}, where the loss falls fastest"
         )
         yield f"optimizer.lr: {value} ({len(rates['rates'])} steps from {rates['rates'][0]:.2g})"
     if sizes := results.get("batch_tokens"):
-        yield f"data.batch_tokens: {sizes['largest']} is the largest tried that fits, {sizes['fastest']} the fastest"
+        yield (
+            f"data.batch_tokens: {sizes['largest']} is the largest tried that fits,"
+            f" {sizes['fastest']} the fastest"
+        )
         for trial in sizes["tried"]:
-            rate, memory = trial["target_tokens_per_second"], trial["peak_memory"] / 2**30
-            yield f"{trial['batch_tokens']:>9,} tokens: {rate:>9,.0f} target tokens/s, peak memory {memory:.2f} GiB"
+            rate = trial["target_tokens_per_second"]
+            memory = trial["peak_memory"] / 2**30
+            yield (
+                f"{trial['batch_tokens']:>9,} tokens: {rate:>9,.0f} target tokens/s, peak memory"
+                f" {memory:.2f} GiB"
+            )

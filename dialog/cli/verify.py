@@ -16,7 +16,8 @@ from dialog.report.terminal import one_line
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the files as JSON.")
 def verify(run: Path, as_json: bool) -> None:
-    """List the files of a RUN and its evaluations that have changed since they were written, and what can be rebuilt.
+    """List the files of a RUN and its evaluations that have changed since they were written, and
+    what can be rebuilt.
 
     Exits with 2 if a file has changed or is missing.
 
@@ -36,5 +37,6 @@ def verify(run: Path, as_json: bool) -> None:
     damaged = [file.file for file in files if file.state in DAMAGE]
     if damaged:
         raise UserError(
-            f"{run}: {len(damaged)} of {len(files)} files have changed or are missing: {', '.join(damaged)}"
+            f"{run}: {len(damaged)} of {len(files)} files have changed or are missing:"
+            f" {', '.join(damaged)}"
         )

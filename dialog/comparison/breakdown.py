@@ -39,7 +39,9 @@ class Qualities(NamedTuple):
 
 
 class Grouping(NamedTuple):
-    """A property of the examples: the label of each, None where it is unknown, and the order of the labels."""
+    """A property of the examples: the label of each, None where it is unknown, and the order of the
+    labels.
+    """
 
     by: str
     labels: list[str | None]
@@ -51,10 +53,12 @@ def breakdown(
     train_counts: Mapping[str, int] | None = None,
     acts: Mapping[str, str] | None = None,
 ) -> list[dict[str, Any]]:
-    """Return "breakdown" of results.json from the responses.jsonl of all runs, which have the same examples in order.
+    """Return "breakdown" of results.json from the responses.jsonl of all runs, which have the same
+    examples in order.
 
-    Each bucket has the number of its examples, and by model the bits per byte ("values", None without likelihood) and
-    the F1 of its examples ("f1"), as means over runs. Empty buckets are left out.
+    Each bucket has the number of its examples, and by model the bits per byte ("values", None
+    without likelihood) and the F1 of its examples ("f1"), as means over runs. Empty buckets are
+    left out.
 
     Args:
         evaluations: Folders of the evaluations, or files of responses, by model.
@@ -69,16 +73,24 @@ def breakdown(
     return [
         {"by": grouping.by, "buckets": buckets}
         for grouping in groupings(first, train_counts, acts or {})
-        if (buckets := [_bucket(label, grouping, qualities) for label in grouping.order if label in grouping.labels])
+        if (
+            buckets := [
+                _bucket(label, grouping, qualities)
+                for label in grouping.order
+                if label in grouping.labels
+            ]
+        )
     ]
 
 
 def example_properties(recipe: Recipe, split: str) -> tuple[Counter[str] | None, dict[str, str]]:
-    """Return the last two arguments of `breakdown`: counts of the words of train, and the acts of a split's responses.
+    """Return the last two arguments of `breakdown`: counts of the words of train, and the acts of a
+    split's responses.
 
     The counts are None if the corpus has no training split.
     """
-    corpus, rules = build_corpus(recipe), build_rules(recipe)
+    corpus = build_corpus(recipe)
+    rules = build_rules(recipe)
     acts = response_acts(corpus.dialogues(split), rules)
     try:
         return count_words(corpus.dialogues("train"), rules), acts
@@ -86,7 +98,9 @@ def example_properties(recipe: Recipe, split: str) -> tuple[Counter[str] | None,
         return None, acts
 
 
-def groupings(file: Path, train_counts: Mapping[str, int] | None, acts: Mapping[str, str]) -> list[Grouping]:
+def groupings(
+    file: Path, train_counts: Mapping[str, int] | None, acts: Mapping[str, str]
+) -> list[Grouping]:
     """Label the examples of a responses.jsonl by each property that is known."""
     turns: list[str | None] = []
     sizes: list[str | None] = []
@@ -111,7 +125,9 @@ def _labels(edges: Edges) -> list[str]:
     return [label for _, label in edges]
 
 
-def _bucket(label: str, grouping: Grouping, qualities: Mapping[str, Sequence[Qualities]]) -> dict[str, Any]:
+def _bucket(
+    label: str, grouping: Grouping, qualities: Mapping[str, Sequence[Qualities]]
+) -> dict[str, Any]:
     chosen = np.array([other == label for other in grouping.labels])
     return {
         "label": label,
@@ -139,11 +155,17 @@ def _file(path: Path) -> Path:
 
 
 def _read(file: Path) -> Qualities:
-    metric, likelihood, f1 = F1(), [], []
+    metric = F1()
+    likelihood = []
+    f1 = []
     for row in read_json_lines(file, "reference", "response"):
         f1.append(metric.statistics(row["response"], row["reference"]))
         if row.get("nll") is not None:
             size = row.get("reference_bytes", len(row["reference"].encode()))
-            likelihood.append([float(row["nll"]), float(size), float(row.get("reference_unknown_bytes", 0))])
+            likelihood.append(
+                [float(row["nll"]), float(size), float(row.get("reference_unknown_bytes", 0))]
+            )
     complete = len(likelihood) == len(f1)
-    return Qualities(np.array(likelihood).reshape(-1, 3) if complete else None, np.array(f1).reshape(-1, 2))
+    return Qualities(
+        np.array(likelihood).reshape(-1, 3) if complete else None, np.array(f1).reshape(-1, 2)
+    )

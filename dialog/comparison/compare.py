@@ -1,4 +1,6 @@
-"""Compare contenders: train and evaluate what is missing, analyse, write results.json and the report."""
+"""Compare contenders: train and evaluate what is missing, analyse, write results.json and the
+report.
+"""
 
 from __future__ import annotations
 
@@ -35,16 +37,24 @@ def compare(grid: Grid, request: Request, advice: str = "") -> dict[str, Any]:
 
     Args:
         grid: From `prepare_grid`.
-        request: Number of jobs, and whether this process is one of them, which writes no report and returns {}.
+        request: Number of jobs, and whether this process is one of them, which writes no report and
+            returns {}.
         advice: How to continue after a signal or a failure; by default with `compare FOLDER`.
 
     Raises:
-        UserError: a run failed for a reason that the user can fix. The others are finished and reported.
+        UserError: a run failed for a reason that the user can fix. The others are finished and
+            reported.
         RunError: a run failed otherwise.
     """
     before = identity(grid.folder / RESULTS)
-    options = ["--trust"] if any(imported_names(contender.recipe) for contender in grid.contenders) else []
-    again = shlex.join(["dialog-seq2seq", "compare", str(grid.folder), *options, *jobs_option(request.jobs)])
+    options = (
+        ["--trust"]
+        if any(imported_names(contender.recipe) for contender in grid.contenders)
+        else []
+    )
+    again = shlex.join(
+        ["dialog-seq2seq", "compare", str(grid.folder), *options, *jobs_option(request.jobs)]
+    )
     work = Work(grid, advice or f"continue with: {again}")
     with stopping(work.advice):
         if request.job:
@@ -53,7 +63,11 @@ def compare(grid: Grid, request: Request, advice: str = "") -> dict[str, Any]:
             return {}
         with Display(work, jobs=request.jobs).running():
             if request.jobs > 1 and any(not work.is_finished(cell) for cell in work.cells):
-                run_jobs(grid.folder, min(request.jobs, len(work.cells)), [*options, *named_options(grid)])
+                run_jobs(
+                    grid.folder,
+                    min(request.jobs, len(work.cells)),
+                    [*options, *named_options(grid)],
+                )
             work.run()
         results = write_report(work, before)
     raise_failures(work)
@@ -68,15 +82,23 @@ def jobs_option(jobs: int) -> list[str]:
 
 
 def named_options(grid: Grid) -> list[str]:
-    """Return the options that tell a job which run folders outside of the comparison it may write to."""
-    return [part for cell in grid.cells() if cell.outside and cell.named for part in ("--named", str(cell.folder))]
+    """Return the options that tell a job which run folders outside of the comparison it may write
+    to.
+    """
+    return [
+        part
+        for cell in grid.cells()
+        if cell.outside and cell.named
+        for part in ("--named", str(cell.folder))
+    ]
 
 
 # ------------------------------------------------------------------ after training
 
 
 def write_report(work: Work, before: tuple[int, int] | None) -> dict[str, Any]:
-    """Write results.json and the report, unless another process has written them for the same runs meanwhile.
+    """Write results.json and the report, unless another process has written them for the same runs
+    meanwhile.
 
     Args:
         work: The finished runs.
@@ -113,25 +135,31 @@ def comparable_systems(work: Work) -> list[System]:
         raise_failures(work)
         without = [cell.name for cell in work.cells if cell.contender.name not in evaluated]
         raise UserError(
-            f"nothing to compare: {', '.join(without)} diverged before the first validation; the other runs are kept "
-            f"in {work.grid.folder}: add a contender with compare {work.grid.folder} RECIPE"
+            f"nothing to compare: {', '.join(without)} diverged before the first validation; the"
+            f" other runs are kept in {work.grid.folder}: add a contender with compare"
+            f" {work.grid.folder} RECIPE"
         )
     check_same_examples(systems)
     return systems
 
 
 def check_same_examples(systems: Sequence[System]) -> None:
-    """Check that all runs are measured on the same examples in the same order, since statistics pair them.
+    """Check that all runs are measured on the same examples in the same order, since statistics
+    pair them.
 
     The order is that of the corpus, or of the first file if all contenders are files.
     """
     files_last = sorted(systems, key=lambda system: system.contender.kind == "responses")
     runs = [run for system in files_last for run in system.measured_runs]
     examples = [run.entry["metrics"]["fingerprint"] for run in runs]
-    if wrong := [str(run.evaluation) for run, other in zip(runs, examples, strict=True) if other != examples[0]]:
+    if wrong := [
+        str(run.evaluation)
+        for run, other in zip(runs, examples, strict=True)
+        if other != examples[0]
+    ]:
         raise UserError(
-            f"{', '.join(wrong)}: measured on other examples than {runs[0].evaluation}, or in another order; remove "
-            "what is listed first and repeat the command"
+            f"{', '.join(wrong)}: measured on other examples than {runs[0].evaluation}, or in"
+            " another order; remove what is listed first and repeat the command"
         )
 
 
@@ -142,7 +170,9 @@ def failures_of(work: Work) -> dict[str, str]:
 
 def covers(results: Mapping[str, Any], work: Work) -> bool:
     """Return whether results.json has all runs of the comparison."""
-    reported = {(model["name"], run["seed"]) for model in results["models"] for run in model["runs"]}
+    reported = {
+        (model["name"], run["seed"]) for model in results["models"] for run in model["runs"]
+    }
     return reported == {(cell.contender.name, cell.seed) for cell in work.cells}
 
 

@@ -1,4 +1,6 @@
-"""Crossing learning curves: sentences about which model is ahead, per target token, per second and per FLOP."""
+"""Crossing learning curves: sentences about which model is ahead, per target token, per second and
+per FLOP.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dialog.comparison.curves import AXES, LearningCurve, common_support, seed_range, validation_curves
+from dialog.comparison.curves import (
+    AXES,
+    LearningCurve,
+    common_support,
+    seed_range,
+    validation_curves,
+)
 from dialog.report.formats.numbers import count, duration, magnitude
 
 PER = {"target_tokens": "Per target token", "seconds": "Per second", "flops": "Per FLOP"}
 RESOLUTION = 1000
-"""Number of evenly spaced costs at which two models are compared, in addition to the validations."""
+"""Number of evenly spaced costs at which two models are compared, in addition to the validations.
+"""
 MOST_STRETCHES = 4
 """Largest number of stretches that are listed; of more, the shares of the range are stated."""
 UNDECIDED = "undecided"
@@ -27,15 +36,18 @@ class Stretch(NamedTuple):
 
 
 def crossings(models: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return "crossings" of results.json: for each pair of models and each axis a sentence, and if the leader changes.
+    """Return "crossings" of results.json: for each pair of models and each axis a sentence, and if
+    the leader changes.
 
-    A model is ahead where all of its validation curves, one per seed and linear between validations, are below all
-    curves of the other; where the ranges of the seeds overlap, the models are not distinguishable. Costs that some run
-    did not reach are left out, and so are runs that diverged. A pair without curves on an axis has no entry, nor has a
-    pair with different tokenizers on the axis of target tokens.
+    A model is ahead where all of its validation curves, one per seed and linear between
+    validations, are below all curves of the other; where the ranges of the seeds overlap, the
+    models are not distinguishable. Costs that some run did not reach are left out, and so are runs
+    that diverged. A pair without curves on an axis has no entry, nor has a pair with different
+    tokenizers on the axis of target tokens.
 
     Args:
-        models: "models" of results.json: name, tokenizer, runs with their curves, and FLOPs per target token.
+        models: "models" of results.json: name, tokenizer, runs with their curves, and FLOPs per
+            target token.
     """
     return [
         {"a": a["name"], "b": b["name"], "axis": axis, "text": text, "crosses": crosses}
@@ -52,7 +64,8 @@ def crossing(a: Mapping[str, Any], b: Mapping[str, Any], axis: str) -> tuple[str
 
     "Per second, B is ahead of A until 18 s, then A is ahead."
     """
-    first, second = validation_curves(a, axis), validation_curves(b, axis)
+    first = validation_curves(a, axis)
+    second = validation_curves(b, axis)
     if not first or not second:
         return "", False
     names = f"{a['name']} and {b['name']}"
@@ -70,17 +83,27 @@ def crossing(a: Mapping[str, Any], b: Mapping[str, Any], axis: str) -> tuple[str
 
 
 def stretches(
-    a: str, first: Sequence[LearningCurve], b: str, second: Sequence[LearningCurve], support: tuple[float, float]
+    a: str,
+    first: Sequence[LearningCurve],
+    b: str,
+    second: Sequence[LearningCurve],
+    support: tuple[float, float],
 ) -> list[Stretch]:
     """Divide the common range of costs by the model that is ahead."""
-    costs = np.concatenate([np.linspace(*support, RESOLUTION), *(curve.costs for curve in (*first, *second))])
+    costs = np.concatenate(
+        [np.linspace(*support, RESOLUTION), *(curve.costs for curve in (*first, *second))]
+    )
     costs = np.unique(costs[(costs >= support[0]) & (costs <= support[1])])  # sorted
-    (low_a, high_a), (low_b, high_b) = seed_range(first, costs), seed_range(second, costs)
+    (low_a, high_a) = seed_range(first, costs)
+    (low_b, high_b) = seed_range(second, costs)
     ahead = np.where(high_a < low_b, a, np.where(high_b < low_a, b, UNDECIDED)).tolist()
     groups = [
-        (name, [place for place, _ in group]) for name, group in groupby(enumerate(ahead), key=lambda pair: pair[1])
+        (name, [place for place, _ in group])
+        for name, group in groupby(enumerate(ahead), key=lambda pair: pair[1])
     ]
-    ends = [(costs[places[-1]] + costs[min(places[-1] + 1, len(costs) - 1)]) / 2 for _, places in groups]
+    ends = [
+        (costs[places[-1]] + costs[min(places[-1] + 1, len(costs) - 1)]) / 2 for _, places in groups
+    ]
     return [Stretch(name, float(end)) for (name, _), end in zip(groups, ends, strict=True)]
 
 
@@ -88,26 +111,39 @@ def _shared(parts: Sequence[Stretch], start: float, names: str) -> str:
     """Return the shares of the range in which each model is ahead."""
     begins = [start, *(part.end for part in parts[:-1])]
     shares = {
-        name: sum(part.end - begin for part, begin in zip(parts, begins, strict=True) if part.ahead == name)
+        name: sum(
+            part.end - begin
+            for part, begin in zip(parts, begins, strict=True)
+            if part.ahead == name
+        )
         for name in dict.fromkeys(part.ahead for part in parts)
     }
-    clauses = {name: f"{name} is ahead" for name in shares} | {UNDECIDED: f"{names} are not distinguishable"}
+    clauses = {name: f"{name} is ahead" for name in shares} | {
+        UNDECIDED: f"{names} are not distinguishable"
+    }
     length = parts[-1].end - start
     return ", ".join(
-        f"{clauses[name]} over {100 * share / length:.0f} % of the range" for name, share in shares.items()
+        f"{clauses[name]} over {100 * share / length:.0f} % of the range"
+        for name, share in shares.items()
     )
 
 
 def _listed(parts: Sequence[Stretch], a: str, b: str, axis: str) -> str:
     """Return who is ahead, stretch by stretch; the first clause names both models."""
-    clauses = ["not distinguishable" if part.ahead == UNDECIDED else f"{part.ahead} is ahead" for part in parts]
+    clauses = [
+        "not distinguishable" if part.ahead == UNDECIDED else f"{part.ahead} is ahead"
+        for part in parts
+    ]
     if parts[0].ahead == UNDECIDED:
         clauses[0] = f"{a} and {b} are not distinguishable"
     else:
         clauses[0] += f" of {b if parts[0].ahead == a else a}"
     if len(parts) == 1:
         return clauses[0] + (" throughout" if parts[0].ahead != UNDECIDED else "")
-    limits = [f"{clause} until {_amount(part.end, axis)}" for clause, part in zip(clauses, parts[:-1], strict=False)]
+    limits = [
+        f"{clause} until {_amount(part.end, axis)}"
+        for clause, part in zip(clauses, parts[:-1], strict=False)
+    ]
     return ", then ".join([*limits, clauses[-1]])
 
 

@@ -14,8 +14,8 @@ from dialog.runs.run import Run
 def flops_per_target_token(run: Run, sample: Sequence[Example]) -> float:
     """Return the FLOPs of training, forward and backward, per real target token.
 
-    They are those of an example with the mean lengths, in tokens of the run's tokenizer, of a sample of the test set;
-    encoding the context is included.
+    They are those of an example with the mean lengths, in tokens of the run's tokenizer, of a
+    sample of the test set; encoding the context is included.
     """
     responder = run.responder
     pairs = responder.encode_batch(sample)

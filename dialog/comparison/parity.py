@@ -1,4 +1,6 @@
-"""Parity contract: the settings that must be equal in a fair comparison, and those that readers need to know."""
+"""Parity contract: the settings that must be equal in a fair comparison, and those that readers
+need to know.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,15 @@ from dialog.report.formats.numbers import hardware
 from dialog.report.tables import UNKNOWN
 
 TOLERANCE = 0.1
-"""Largest relative difference of two numbers of parameters, or of target tokens, that count as equal."""
+"""Largest relative difference of two numbers of parameters, or of target tokens, that count as
+equal.
+"""
 FINGERPRINT = 12
 """Number of characters of a hash that are shown."""
 MAY_BE_UNKNOWN = ("tuning trials", "seeds")
-"""Settings that are equal if they are unknown for all: no trials were recorded, and a file of responses is one run."""
+"""Settings that are equal if they are unknown for all: no trials were recorded, and a file of
+responses is one run.
+"""
 
 
 class EvaluatedSystem(NamedTuple):
@@ -42,12 +48,17 @@ def lengths(recipe: Recipe) -> str:
 
 
 def training_budget(recipe: Recipe) -> str:
-    """Return the limits of training; steps count with the size of the batches of all processes, epochs without."""
-    trainer, limits = recipe.trainer, []
+    """Return the limits of training; steps count with the size of the batches of all processes,
+    epochs without.
+    """
+    trainer = recipe.trainer
+    limits = []
     if trainer.max_epochs is not None and trainer.max_epochs > 0:
         limits.append(f"{trainer.max_epochs} epochs")
     if trainer.max_steps > 0:
-        limits.append(f"{trainer.max_steps} steps of {batch_size(recipe, trainer.accumulate_grad_batches)}")
+        limits.append(
+            f"{trainer.max_steps} steps of {batch_size(recipe, trainer.accumulate_grad_batches)}"
+        )
     if trainer.max_time is not None:
         limits.append(str(trainer.max_time))
     if trainer.limit_train_batches is not None:
@@ -58,11 +69,14 @@ def training_budget(recipe: Recipe) -> str:
 
 
 def batch_size(recipe: Recipe, batches: int = 1) -> str:
-    """Return the size of a number of training batches: their examples if the recipe counts these, else their tokens.
+    """Return the size of a number of training batches: their examples if the recipe counts these,
+    else their tokens.
 
-    Of all processes; if the machine decides their number, as with ``devices=auto``, the size is that of each.
+    Of all processes; if the machine decides their number, as with ``devices=auto``, the size is
+    that of each.
     """
-    data, trainer = recipe.data, recipe.trainer
+    data = recipe.data
+    trainer = recipe.trainer
     devices = len(trainer.devices) if isinstance(trainer.devices, list | tuple) else trainer.devices
     is_known = isinstance(devices, int) and devices > 0
     batches *= devices * trainer.num_nodes if is_known else 1
@@ -74,12 +88,20 @@ def batch_size(recipe: Recipe, batches: int = 1) -> str:
 
 def validation_interval(recipe: Recipe) -> str:
     """Return how often a run is validated: more validations are more chances of a good one."""
-    interval, epochs = recipe.trainer.val_check_interval, recipe.trainer.check_val_every_n_epoch
-    of = "" if epochs is None else " of each epoch" if epochs == 1 else f" of one in {epochs} epochs"
+    interval = recipe.trainer.val_check_interval
+    epochs = recipe.trainer.check_val_every_n_epoch
+    of = (
+        "" if epochs is None else " of each epoch" if epochs == 1 else f" of one in {epochs} epochs"
+    )
     if isinstance(interval, int):
         return f"every {interval} batches{of}"
-    share, epochs = 1.0 if interval is None else interval, epochs or 1
-    return f"every {share * epochs:g} epochs" if 1 in (share, epochs) else f"every {share:g} epochs{of}"
+    share = 1.0 if interval is None else interval
+    epochs = epochs or 1
+    return (
+        f"every {share * epochs:g} epochs"
+        if 1 in (share, epochs)
+        else f"every {share:g} epochs{of}"
+    )
 
 
 def early_stopping(recipe: Recipe) -> str:
@@ -103,22 +125,38 @@ def response_length(recipe: Recipe) -> str:
 def constraints(recipe: Recipe) -> str:
     """Return the constraints of a search that differ from their defaults, without the lengths."""
     defaults = GenerationConfig()
-    others = [item.name for item in fields(defaults) if item.name not in ("search", "min_length", "max_length")]
+    others = [
+        item.name
+        for item in fields(defaults)
+        if item.name not in ("search", "min_length", "max_length")
+    ]
     values = {name: getattr(recipe.generation, name) for name in others}
-    changed = [f"{name} {value}" for name, value in values.items() if value != getattr(defaults, name)]
+    changed = [
+        f"{name} {value}" for name, value in values.items() if value != getattr(defaults, name)
+    ]
     return ", ".join(changed) or "none"
 
 
 def component_text(component: Mapping[str, Any], family: Family[Any] | None = None) -> str:
-    """Return a component as ``name (argument value, ...)``, sorted by argument; with its family, without defaults."""
+    """Return a component as ``name (argument value, ...)``, sorted by argument; with its family,
+    without defaults.
+    """
     name, arguments = name_and_arguments(component)
-    defaults = {} if family is None else {key: item.default for key, item in family.arguments(name).items()}
+    defaults = (
+        {}
+        if family is None
+        else {key: item.default for key, item in family.arguments(name).items()}
+    )
     values = {
         key: component_text(value, family) if isinstance(value, Mapping) else value
         for key, value in sorted(arguments.items())
         if key not in defaults or value != defaults[key]
     }
-    return f"{name} ({', '.join(f'{key} {value}' for key, value in values.items())})" if values else name
+    return (
+        f"{name} ({', '.join(f'{key} {value}' for key, value in values.items())})"
+        if values
+        else name
+    )
 
 
 MUST: dict[str, Setting] = {
@@ -134,7 +172,9 @@ MUST: dict[str, Setting] = {
     "response length": response_length,
     "constraints": constraints,
 }
-"""Settings of a recipe that must be equal: tuning, the data that a model sees, its budget, and how it is selected."""
+"""Settings of a recipe that must be equal: tuning, the data that a model sees, its budget, and how
+it is selected.
+"""
 
 REPORTED: dict[str, Setting] = {
     "batch size": batch_size,
@@ -145,7 +185,9 @@ REPORTED: dict[str, Setting] = {
     "BPE dropout": lambda recipe: recipe.data.bpe_dropout,
     "loss": lambda recipe: component_text(recipe.model.loss),
     "teacher forcing": lambda recipe: component_text(recipe.model.teacher_forcing),
-    "auxiliary objectives": lambda recipe: ", ".join(map(component_text, recipe.model.objectives)) or "none",
+    "auxiliary objectives": lambda recipe: (
+        ", ".join(map(component_text, recipe.model.objectives)) or "none"
+    ),
     "head": lambda recipe: component_text(recipe.model.head),
     "tied embeddings": lambda recipe: recipe.model.tie_embeddings,
 }
@@ -153,11 +195,13 @@ REPORTED: dict[str, Setting] = {
 
 
 def parity(systems: Sequence[EvaluatedSystem]) -> list[dict[str, Any]]:
-    """Return the rows of "parity" in results.json: differing settings first, those that must be equal before others.
+    """Return the rows of "parity" in results.json: differing settings first, those that must be
+    equal before others.
 
-    A value that is unknown for one system only is not equal, nor is one that must be equal and is unknown for a file of
-    responses, except those in `MAY_BE_UNKNOWN`. Numbers of parameters and of target tokens may differ by `TOLERANCE`,
-    and lists of seeds by everything but their length. With a budget of time, target tokens are reported only.
+    A value that is unknown for one system only is not equal, nor is one that must be equal and is
+    unknown for a file of responses, except those in `MAY_BE_UNKNOWN`. Numbers of parameters and of
+    target tokens may differ by `TOLERANCE`, and lists of seeds by everything but their length. With
+    a budget of time, target tokens are reported only.
     """
     recipes = [system.recipe for system in systems]
     environments = [system.environment for system in systems]
@@ -167,13 +211,23 @@ def parity(systems: Sequence[EvaluatedSystem]) -> list[dict[str, Any]]:
     counts = [model.get("parameters") or {} for model in models]
     flops = [model.get("flops_per_target_token") for model in models]
     rows = [
-        row("tokenizer", [shortened(environment.get("tokenizer")) for environment in environments], must=True),
-        row("data fingerprint", [shortened(environment.get("data")) for environment in environments], must=True),
+        row(
+            "tokenizer",
+            [shortened(environment.get("tokenizer")) for environment in environments],
+            must=True,
+        ),
+        row(
+            "data fingerprint",
+            [shortened(environment.get("data")) for environment in environments],
+            must=True,
+        ),
         row("test set", [shortened(values.get("fingerprint")) for values in test_sets], must=True),
         row("test examples", [values.get("examples") for values in test_sets], must=True),
         number_of_seeds(runs),
         *(row(what, settings(recipes, setting), must=True) for what, setting in MUST.items()),
-        close_row("parameters without embeddings", [values.get("rest") for values in counts], must=True),
+        close_row(
+            "parameters without embeddings", [values.get("rest") for values in counts], must=True
+        ),
         close_row("parameters", [values.get("total") for values in counts]),
         row("FLOPs per target token", flops),
         close_row(
@@ -184,19 +238,29 @@ def parity(systems: Sequence[EvaluatedSystem]) -> list[dict[str, Any]]:
         row("optimizer steps", [rounded_mean(model_runs, "steps") for model_runs in runs]),
         row("validations", [validations(model_runs) for model_runs in runs]),
         row("training seconds", [rounded_mean(model_runs, "seconds") for model_runs in runs]),
-        row("hardware", [hardware(environment) if environment else None for environment in environments]),
-        row("software", [software(environment) if environment else None for environment in environments]),
+        row(
+            "hardware",
+            [hardware(environment) if environment else None for environment in environments],
+        ),
+        row(
+            "software",
+            [software(environment) if environment else None for environment in environments],
+        ),
         *(row(what, settings(recipes, setting)) for what, setting in REPORTED.items()),
     ]
     for entry in rows:
-        values = [value for recipe, value in zip(recipes, entry["values"], strict=True) if recipe is None]
+        values = [
+            value for recipe, value in zip(recipes, entry["values"], strict=True) if recipe is None
+        ]
         if entry["must"] and entry["what"] not in MAY_BE_UNKNOWN and UNKNOWN in values:
             entry["equal"] = False
     return sorted(rows, key=lambda entry: (entry["equal"], not entry["must"]))
 
 
 def broken(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return, for each setting that must be equal and is not, a line with its values: the errors of ``--strict``."""
+    """Return, for each setting that must be equal and is not, a line with its values: the errors of
+    ``--strict``.
+    """
     return [
         f"{entry['what']}: {' / '.join(map(str, entry['values']))}"
         for entry in rows
@@ -208,23 +272,31 @@ def broken(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def row(what: str, values: list[Any], *, must: bool = False) -> dict[str, Any]:
-    """Compare one setting, a value per system (None: unknown); `must`: a fair comparison needs equal values."""
+    """Compare one setting, a value per system (None: unknown); `must`: a fair comparison needs
+    equal values.
+    """
     equal = all(value == values[0] for value in values)
     shown = [UNKNOWN if value is None else value for value in values]
     return {"what": what, "equal": equal, "must": must, "values": shown}
 
 
 def close_row(what: str, values: list[int | None], *, must: bool = False) -> dict[str, Any]:
-    """Compare numbers; they are equal if the largest exceeds the smallest by at most `TOLERANCE`."""
+    """Compare numbers; they are equal if the largest exceeds the smallest by at most
+    `TOLERANCE`.
+    """
     counts = [value for value in values if value is not None]
     equal = len(counts) == len(values) and max(counts) <= (1 + TOLERANCE) * min(counts)
-    return {**row(f"{what} (within {100 * TOLERANCE:.0f} %)", values, must=must), "equal": equal or not counts}
+    return {
+        **row(f"{what} (within {100 * TOLERANCE:.0f} %)", values, must=must),
+        "equal": equal or not counts,
+    }
 
 
 def number_of_seeds(runs: Sequence[Sequence[dict[str, Any]]]) -> dict[str, Any]:
     """Compare numbers of seeds; which seeds they are makes no difference."""
     values = [
-        ", ".join(str(run["seed"]) for run in model_runs if run["seed"] is not None) or None for model_runs in runs
+        ", ".join(str(run["seed"]) for run in model_runs if run["seed"] is not None) or None
+        for model_runs in runs
     ]
     equal = len({len(model_runs) for model_runs in runs}) == 1
     return {**row("seeds", values, must=True), "equal": equal}
@@ -241,7 +313,9 @@ def settings(recipes: Sequence[Recipe | None], setting: Setting) -> list[Any]:
 def validations(runs: Sequence[dict[str, Any]]) -> int | None:
     """Return the mean number of validations over seeds; None if nothing was trained."""
     curves = [run["curve"] for run in runs if run["steps"] is not None]
-    numbers = [sum(point["validation/bits_per_byte"] is not None for point in curve) for curve in curves]
+    numbers = [
+        sum(point["validation/bits_per_byte"] is not None for point in curve) for curve in curves
+    ]
     return round(sum(numbers) / len(numbers)) if numbers else None
 
 

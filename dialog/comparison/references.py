@@ -31,10 +31,14 @@ def references_of(metrics: Mapping[str, Any]) -> dict[str, Rows]:
     }
 
 
-def ngram_warnings(models: Sequence[Mapping[str, Any]], references: Mapping[str, Rows]) -> list[str]:
-    """Return sentences on the models that are worse than the best n-gram model, which does not read the context.
+def ngram_warnings(
+    models: Sequence[Mapping[str, Any]], references: Mapping[str, Rows]
+) -> list[str]:
+    """Return sentences on the models that are worse than the best n-gram model, which does not read
+    the context.
 
-    Both are measured in bits per byte on the same subset. Models that are worse on the same subsets share a sentence.
+    Both are measured in bits per byte on the same subset. Models that are worse on the same subsets
+    share a sentence.
 
     Args:
         models: "models" of results.json, with mean values in "summary".
@@ -42,20 +46,25 @@ def ngram_warnings(models: Sequence[Mapping[str, Any]], references: Mapping[str,
     """
     groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for model in models:
-        values = {subset: (_bits(model, subset), _best_ngram(references, subset)[0]) for subset in SUBSETS}
+        values = {
+            subset: (_bits(model, subset), _best_ngram(references, subset)[0]) for subset in SUBSETS
+        }
         worse = [subset for subset, (own, best) in values.items() if own > best]  # nan is not
-        distinct = [name for name in worse if name == "all" or values[name] != values["all"]]  # or it is the whole set
+        # or it is the whole set
+        distinct = [name for name in worse if name == "all" or values[name] != values["all"]]
         groups.setdefault(tuple(distinct), []).append(model)
     return [
-        f"{_subject(worse, len(models))} more bits per byte than an n-gram model that does not read the context: "
-        f"{_values(worse, subsets, references)}{_exception(worse, references)}."
+        f"{_subject(worse, len(models))} more bits per byte than an n-gram model that does not read"
+        f" the context: {_values(worse, subsets, references)}{_exception(worse, references)}."
         for subsets, worse in groups.items()
         if subsets
     ]
 
 
 def _exception(models: Sequence[Mapping[str, Any]], references: Mapping[str, Rows]) -> str:
-    """Return ", but 1.4 against 1.5 (2-gram) on clean dialogues" if there no model is worse than the n-gram models."""
+    """Return ", but 1.4 against 1.5 (2-gram) on clean dialogues" if there no model is worse than
+    the n-gram models.
+    """
     best, _ = _best_ngram(references, "clean")
     not_worse = all(_bits(model, "clean") <= best for model in models)  # nan is not
     return f", but {_values(models, ['clean'], references)}" if not_worse else ""
@@ -65,10 +74,14 @@ def _subject(models: Sequence[Mapping[str, Any]], number: int) -> str:
     """Return "a and b have", or "All 9 contenders have" for all of a large number."""
     if len(models) == number > MOST_NAMES:
         return f"All {number} contenders have"
-    return f"{listed([str(model['name']) for model in models])} {'have' if len(models) > 1 else 'has'}"
+    return (
+        f"{listed([str(model['name']) for model in models])} {'have' if len(models) > 1 else 'has'}"
+    )
 
 
-def _values(models: Sequence[Mapping[str, Any]], subsets: Sequence[str], references: Mapping[str, Rows]) -> str:
+def _values(
+    models: Sequence[Mapping[str, Any]], subsets: Sequence[str], references: Mapping[str, Rows]
+) -> str:
     """Return "1.5 to 1.6 against 1.3 (3-gram) on all dialogues", for each subset."""
     places = []
     for subset in subsets:
@@ -88,6 +101,10 @@ def _bits(model: Mapping[str, Any], subset: str) -> float:
 
 def _best_ngram(references: Mapping[str, Rows], subset: str) -> tuple[float, str]:
     """Return the lowest value of an n-gram model on a subset, and its order; nan without one."""
-    orders = {name: row[PRIMARY] for name, row in references.get(subset, {}).items() if name.startswith(NGRAM)}
+    orders = {
+        name: row[PRIMARY]
+        for name, row in references.get(subset, {}).items()
+        if name.startswith(NGRAM)
+    }
     best = min(orders, key=orders.__getitem__, default="")
     return orders.get(best, math.nan), best.removeprefix(NGRAM)

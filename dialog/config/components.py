@@ -1,4 +1,6 @@
-"""Build objects from components, ``{name: ..., arguments}``: the only way from a recipe to an object."""
+"""Build objects from components, ``{name: ..., arguments}``: the only way from a recipe to an
+object.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,18 @@ class Family(Mapping[str, Callable[..., T]], Generic[T]):
     Args:
         kind: The noun for one part in messages, such as "encoder".
         parts: The constructor of each part, by name.
-        runtime: Names of the values that the program passes to a part, such as the sizes that one part imposes on
-            another. A constructor receives those that it names; a recipe cannot set them.
+        runtime: Names of the values that the program passes to a part, such as the sizes that one
+            part imposes on another. A constructor receives those that it names; a recipe cannot set
+            them.
 
-    A constructor with a parameter ``settings`` names the dataclass of that parameter in its class attribute
-    ``Settings``; the fields of the dataclass are then arguments of the part, next to the constructor's others.
+    A constructor with a parameter ``settings`` names the dataclass of that parameter in its class
+    attribute ``Settings``; the fields of the dataclass are then arguments of the part, next to the
+    constructor's others.
     """
 
-    def __init__(self, kind: str, parts: Mapping[str, Callable[..., T]], *, runtime: Iterable[str] = ()) -> None:
+    def __init__(
+        self, kind: str, parts: Mapping[str, Callable[..., T]], *, runtime: Iterable[str] = ()
+    ) -> None:
         self.kind = kind
         self._parts = dict(parts)
         self.runtime = frozenset(runtime)
@@ -84,10 +90,11 @@ CHECKED_TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 def build(family: Family[T], component: Mapping[str, Any], **runtime: object) -> T:
-    """Call the part that a component names, with the component's arguments and the runtime values that it takes.
+    """Call the part that a component names, with the component's arguments and the runtime values
+    that it takes.
 
-    The constructor's signature is the schema of the arguments. A name with a dot is imported, so a user's own part
-    needs no line here.
+    The constructor's signature is the schema of the arguments. A name with a dot is imported, so a
+    user's own part needs no line here.
 
     Raises:
         UserError: unknown name, unknown or missing argument, or an argument that the part rejects.
@@ -100,7 +107,8 @@ def build(family: Family[T], component: Mapping[str, Any], **runtime: object) ->
 
 
 def resolve(family: Family[T], component: Mapping[str, Any], **runtime: object) -> Callable[[], T]:
-    """Check a component against the signature of its part, and return the call that builds the part.
+    """Check a component against the signature of its part, and return the call that builds the
+    part.
 
     Raises:
         UserError: unknown name, unknown or missing argument, or an argument of the wrong type.
@@ -141,7 +149,9 @@ def construct(constructor: Callable[..., T], /, **arguments: object) -> T:
 
 
 def settings_class(constructor: Callable[..., Any]) -> type | None:
-    """Return the dataclass ``Settings`` of a class, or of the class of a partial constructor, if it has one."""
+    """Return the dataclass ``Settings`` of a class, or of the class of a partial constructor, if it
+    has one.
+    """
     settings: type | None = getattr(getattr(constructor, "func", constructor), "Settings", None)
     return settings if settings is not None and is_dataclass(settings) else None
 
@@ -158,24 +168,39 @@ def check_type(name: str, parameter: inspect.Parameter, value: object) -> None:
     text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
     types = CHECKED_TYPES.get(text, (object,))
     if not isinstance(value, types) or (isinstance(value, bool) and int in types):
-        raise ArgumentError(name, parameter.name, value, f"{parameter.name} must be {text}, not {value!r}")
+        raise ArgumentError(
+            name, parameter.name, value, f"{parameter.name} must be {text}, not {value!r}"
+        )
 
 
 def parameters(constructor: Callable[..., Any], name: str) -> dict[str, inspect.Parameter]:
-    """Return the parameters of a constructor that can be passed by keyword; fields of its ``Settings`` come first."""
+    """Return the parameters of a constructor that can be passed by keyword; fields of its
+    ``Settings`` come first.
+    """
     try:
         signature = inspect.signature(constructor)
     except (TypeError, ValueError) as error:
         raise UserError(f"{name} cannot be built: {error}") from error
     keyword_kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    accepted = {key: parameter for key, parameter in signature.parameters.items() if parameter.kind in keyword_kinds}
+    accepted = {
+        key: parameter
+        for key, parameter in signature.parameters.items()
+        if parameter.kind in keyword_kinds
+    }
     settings = settings_class(constructor)
     if settings is None:
         return accepted
     del accepted["settings"]
-    factories = {item.name: item.default_factory() for item in fields(settings) if item.default_factory is not MISSING}
+    factories = {
+        item.name: item.default_factory()
+        for item in fields(settings)
+        if item.default_factory is not MISSING
+    }
     declared = inspect.signature(settings).parameters
-    return {key: field.replace(default=factories.get(key, field.default)) for key, field in declared.items()} | accepted
+    return {
+        key: field.replace(default=factories.get(key, field.default))
+        for key, field in declared.items()
+    } | accepted
 
 
 def name_and_arguments(component: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -189,8 +214,9 @@ def name_and_arguments(component: Mapping[str, Any]) -> tuple[str, dict[str, Any
     return name, arguments
 
 
-def plain(value: object, key: str) -> Any:  # noqa: ANN401 - any plain value
-    """Convert the value of a component to dicts, lists, strings and numbers, as checkpoints hold them.
+def plain(value: object, key: str) -> Any:
+    """Convert the value of a component to dicts, lists, strings and numbers, as checkpoints hold
+    them.
 
     Raises:
         UserError: with the key; a value of another type.
@@ -213,7 +239,9 @@ def plain(value: object, key: str) -> Any:  # noqa: ANN401 - any plain value
 
 
 def lookup(table: Mapping[str, T], name: str, kind: str) -> T:
-    """Return ``table[name]``, or raise UserError with the nearest name; ``kind`` is the noun in the message."""
+    """Return ``table[name]``, or raise UserError with the nearest name; ``kind`` is the noun in the
+    message.
+    """
     if name not in table:
         raise UserError(f"unknown {kind} {name!r}{hint(name, table)}")
     return table[name]
@@ -231,12 +259,16 @@ def import_part(dotted: str) -> Callable[..., Any]:
     try:
         constructor: Callable[..., Any] = getattr(importlib.import_module(module), name)
     except Exception as error:  # a user's module may raise anything
-        raise UserError(f"cannot import {dotted!r}: {error}; check the name and PYTHONPATH") from error
+        raise UserError(
+            f"cannot import {dotted!r}: {error}; check the name and PYTHONPATH"
+        ) from error
     return constructor
 
 
 def hint(word: str, choices: Iterable[str]) -> str:
-    """Return the end of an error message: the nearest choice, or all choices, or nothing if there are none."""
+    """Return the end of an error message: the nearest choice, or all choices, or nothing if there
+    are none.
+    """
     choices = list(choices)
     longer = [choice for choice in choices if word and choice.startswith(word)]
     near = difflib.get_close_matches(word, choices, n=1) or longer

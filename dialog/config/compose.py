@@ -53,13 +53,22 @@ class Composed:
 def shipped_recipes() -> dict[str, Path]:
     """Map the names of the recipes that ship with the package to their files."""
     root = shipped_folder("recipes")
-    return {path.relative_to(root).with_suffix("").as_posix(): path for path in sorted(root.rglob("*.yaml"))}
+    return {
+        path.relative_to(root).with_suffix("").as_posix(): path
+        for path in sorted(root.rglob("*.yaml"))
+    }
 
 
 CORPUS = "data.corpus.name"
 UNSAFE = re.compile(r"[^\w,=+-]+")
 """Characters of a file's name that do not belong in the name of a recipe."""
-DATA_FORMATS = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".txt": "text", ".parquet": "huggingface"}
+DATA_FORMATS = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".jsonl": "jsonl",
+    ".txt": "text",
+    ".parquet": "huggingface",
+}
 """Corpus that reads a data file, by the file's suffix."""
 
 
@@ -69,7 +78,9 @@ def find_recipe(name: str) -> Path:
     shipped = {} if is_path(name) else shipped_recipes()
     if path.is_dir() and name not in shipped:
         inside = ", ".join(str(file) for file in sorted(path.glob("*.yaml")))
-        raise UserError(f"{name} is a folder, not a recipe" + (f"; recipes in it: {inside}" if inside else ""))
+        raise UserError(
+            f"{name} is a folder, not a recipe" + (f"; recipes in it: {inside}" if inside else "")
+        )
     if is_path(name):
         if not path.is_file():
             raise UserError(f"recipe file {name} does not exist")
@@ -78,7 +89,8 @@ def find_recipe(name: str) -> Path:
         if suffix in DATA_FORMATS:
             settings = shlex.join([f"data.corpus.name={DATA_FORMATS[suffix]}", f"data.path={name}"])
             raise UserError(
-                f"{name} is a data file, not a recipe; give a recipe and the file: quickstart/transformer {settings}"
+                f"{name} is a data file, not a recipe; give a recipe and the file:"
+                f" quickstart/transformer {settings}"
             )
     if name not in shipped and path.parent != Path() and path.parent.is_dir():
         if path.is_file():
@@ -95,7 +107,9 @@ def is_path(name: str) -> bool:
 
 
 def group_files(recipe: Path) -> dict[str, dict[str, Path]]:
-    """Map each group and each of its choices to a file; the configs folder nearest to the recipe takes precedence."""
+    """Map each group and each of its choices to a file; the configs folder nearest to the recipe
+    takes precedence.
+    """
     groups: dict[str, dict[str, Path]] = {}
     for root in reversed(config_folders(recipe)):
         for path in sorted(root.glob("*/*.yaml")):
@@ -107,15 +121,17 @@ def group_files(recipe: Path) -> dict[str, dict[str, Path]]:
 
 
 def compose(name: str, overrides: Sequence[str] = (), *, trust: bool | Trust = False) -> Composed:
-    """Compose a recipe: schema defaults < the groups in its ``defaults`` < its own lines < the command line.
+    """Compose a recipe: schema defaults < the groups in its ``defaults`` < its own lines < the
+    command line.
 
-    ``group=choice`` swaps a group and drops the recipe's own lines for that section; the choice is a name or, on the
-    command line, the path of a YAML file. ``key=value`` sets a value (split at the first ``=``); ``~key`` removes a
-    key. A group that is not a section (``debug``) may set keys of any section and overrides the recipe's own lines. A
-    component whose name changes is configured from scratch: the arguments of the old part are dropped.
+    ``group=choice`` swaps a group and drops the recipe's own lines for that section; the choice is
+    a name or, on the command line, the path of a YAML file. ``key=value`` sets a value (split at
+    the first ``=``); ``~key`` removes a key. A group that is not a section (``debug``) may set keys
+    of any section and overrides the recipe's own lines. A component whose name changes is
+    configured from scratch: the arguments of the old part are dropped.
 
-    With ``trust`` the recipe may import parts by dotted names, that is, run code; without, building such a part is an
-    error.
+    With ``trust`` the recipe may import parts by dotted names, that is, run code; without, building
+    such a part is an error.
 
     Raises:
         UserError: with the file and line, or the key, and the nearest name.
@@ -127,7 +143,9 @@ def compose(name: str, overrides: Sequence[str] = (), *, trust: bool | Trust = F
         raise UserError(f"{body.origin['defaults']}: defaults must be a mapping of group: choice")
     groups = group_files(path)
     swaps, settings = parse_overrides(overrides, groups)
-    places = {group: place_of(body.origin, f"defaults.{group}", display_path(path)) for group in defaults}
+    places = {
+        group: place_of(body.origin, f"defaults.{group}", display_path(path)) for group in defaults
+    }
     places |= dict.fromkeys(swaps, COMMAND_LINE)
     sections, overlays = read_groups({**defaults, **swaps}, groups, places)
     values: dict[str, Any] = {}
@@ -150,13 +168,16 @@ def compose(name: str, overrides: Sequence[str] = (), *, trust: bool | Trust = F
 
 
 def named_after_data(name: str, recipe: Recipe) -> str:
-    """Return the name of a shipped recipe with other data in place of the corpus that its folder names.
+    """Return the name of a shipped recipe with other data in place of the corpus that its folder
+    names.
 
-    ``dailydialog/transformer`` with ``data.path=my/chats.jsonl`` in another format is ``chats/transformer``. Without a
-    path, the data have the name of the corpus.
+    ``dailydialog/transformer`` with ``data.path=my/chats.jsonl`` in another format is
+    ``chats/transformer``. Without a path, the data have the name of the corpus.
     """
     corpus = str(recipe.data.corpus.get("name", "")).rpartition(".")[2]
-    stem = Path(os.path.abspath(recipe.data.path)).name.partition(".")[0] if recipe.data.path else ""
+    stem = (
+        Path(os.path.abspath(recipe.data.path)).name.partition(".")[0] if recipe.data.path else ""
+    )
     data = UNSAFE.sub("_", stem or corpus)
     return f"{data}/{name.partition('/')[2]}"
 
@@ -164,8 +185,11 @@ def named_after_data(name: str, recipe: Recipe) -> str:
 def read_groups(
     choices: Mapping[str, Any], groups: Mapping[str, Mapping[str, Path]], places: Mapping[str, str]
 ) -> tuple[list[Layer], list[Layer]]:
-    """Return the layers of the chosen group files: those that fill one section, and those that span sections."""
-    sections, overlays = [], []
+    """Return the layers of the chosen group files: those that fill one section, and those that span
+    sections.
+    """
+    sections = []
+    overlays = []
     for group, choice in choices.items():
         if group not in groups:
             raise UserError(f"{places[group]}: unknown group {group!r}{hint(group, groups)}")
@@ -187,13 +211,21 @@ def choice_file(group: str, choice: str, files: Mapping[str, Path], place: str) 
     if is_path(choice) and place == COMMAND_LINE:
         return Path(choice)
     if choice not in files:
-        missing = "; `dialog-seq2seq tune-generation RUN` writes it" if choice == "tuned" else hint(choice, files)
+        missing = (
+            "; `dialog-seq2seq tune-generation RUN` writes it"
+            if choice == "tuned"
+            else hint(choice, files)
+        )
         raise UserError(f"{place}: unknown {group} {choice!r}{missing}")
     return files[choice]
 
 
-def parse_overrides(overrides: Sequence[str], groups: Container[str]) -> tuple[dict[str, str], list[tuple[str, Any]]]:
-    """Split the overrides of the command line into swapped groups and, in their order, key and value (None: ~key)."""
+def parse_overrides(
+    overrides: Sequence[str], groups: Container[str]
+) -> tuple[dict[str, str], list[tuple[str, Any]]]:
+    """Split the overrides of the command line into swapped groups and, in their order, key and
+    value (None: ~key).
+    """
     swaps: dict[str, str] = {}
     settings: list[tuple[str, Any]] = []
     for override in overrides:
@@ -210,8 +242,12 @@ def parse_overrides(overrides: Sequence[str], groups: Container[str]) -> tuple[d
 
 
 def split_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split arguments of the command line into recipes (or runs) and overrides (key=value, ~key)."""
-    names = [argument for argument in arguments if "=" not in argument and not argument.startswith("~")]
+    """Split arguments of the command line into recipes (or runs) and overrides (key=value,
+    ~key).
+    """
+    names = [
+        argument for argument in arguments if "=" not in argument and not argument.startswith("~")
+    ]
     return names, [argument for argument in arguments if argument not in names]
 
 
@@ -235,8 +271,13 @@ def fill_schema(values: Mapping[str, Any], origin: Mapping[str, str], recipe: st
         if missing:
             raise UserError(f"{recipe}: the recipe must set {', '.join(missing)}")
         filled = OmegaConf.to_object(merged)
-    except (OmegaConfBaseException, TypeError) as error:  # TypeError: a list in place of a mapping, or vice versa
-        raise UserError(explain_invalid(values, origin) or f"{recipe}: {first_line(error)}") from error
+    except (
+        OmegaConfBaseException,
+        TypeError,
+    ) as error:  # TypeError: a list in place of a mapping, or vice versa
+        raise UserError(
+            explain_invalid(values, origin) or f"{recipe}: {first_line(error)}"
+        ) from error
     assert isinstance(filled, Recipe)
     return filled
 
@@ -263,7 +304,12 @@ def check_numbers(recipe: Recipe, origin: Mapping[str, str]) -> None:
     values = dict(leaves(to_dict(recipe)))
     for key, minimum in MINIMUM.items():
         if values[key] is not None and values[key] < minimum:
-            raise UserError(f"{place_of(origin, key)}: {key}: must be at least {minimum}, not {values[key]}")
+            raise UserError(
+                f"{place_of(origin, key)}: {key}: must be at least {minimum}, not {values[key]}"
+            )
     for key in NONZERO:
         if values[key] == 0:
-            raise UserError(f"{place_of(origin, key)}: {key}: must not be 0; a run needs training and validation")
+            raise UserError(
+                f"{place_of(origin, key)}: {key}: must not be 0; a run needs training and"
+                " validation"
+            )

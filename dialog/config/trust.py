@@ -21,9 +21,10 @@ class TrustedName(str):
 class Trust:
     """Permission to import parts by their dotted names, that is, to run code that a file names.
 
-    Only the caller of a command or function gives it: with ``--trust``, with ``trust=True`` in Python, or by naming
-    the recipe to run. It marks the names in values that were read from files, and `import_part` imports marked names
-    only, so a value that no trust has passed imports nothing.
+    Only the caller of a command or function gives it: with ``--trust``, with ``trust=True`` in
+    Python, or by naming the recipe to run. It marks the names in values that were read from files,
+    and `import_part` imports marked names only, so a value that no trust has passed imports
+    nothing.
 
     Args:
         names: The dotted names that may be imported; None for all.
@@ -37,7 +38,9 @@ class Trust:
 
     def allow(self, tree: T) -> T:
         """Return plain values or a recipe with the names marked that may be imported."""
-        return _with_names(tree, lambda name: TrustedName(name) if "." in name and self.permits(name) else name)
+        return _with_names(
+            tree, lambda name: TrustedName(name) if "." in name and self.permits(name) else name
+        )
 
     def within(self, *trees: object) -> Trust:
         """Return the same permission, limited to the dotted names of some values."""
@@ -48,7 +51,9 @@ class Trust:
 NO_TRUST = Trust()
 """Nothing is imported."""
 FULL_TRUST = Trust(None)
-"""Everything may be imported; for the flag or the recipe of a caller, never for a folder that was only read."""
+"""Everything may be imported; for the flag or the recipe of a caller, never for a folder that was
+only read.
+"""
 
 
 def trust_of(caller: bool | Trust) -> Trust:
@@ -59,7 +64,8 @@ def trust_of(caller: bool | Trust) -> Trust:
 
 
 def trusted(tree: T) -> T:
-    """Return components whose dotted names may be imported: ``trusted({"name": "my_lab.Sgd", "lr": 0.1})``.
+    """Return components whose dotted names may be imported:
+    ``trusted({"name": "my_lab.Sgd", "lr": 0.1})``.
 
     For values that the calling program itself contains, not for what it has read.
     """
@@ -105,7 +111,10 @@ def _with_names(tree: T, change: Callable[[str], str], key: object = None) -> T:
     if isinstance(tree, str):
         changed = change(tree) if key == "name" else tree
     elif is_dataclass(tree) and not isinstance(tree, type):
-        values = {item.name: _with_names(getattr(tree, item.name), change, item.name) for item in fields(tree)}
+        values = {
+            item.name: _with_names(getattr(tree, item.name), change, item.name)
+            for item in fields(tree)
+        }
         changed = replace(tree, **values)
     elif isinstance(tree, Mapping):
         changed = {name: _with_names(value, change, name) for name, value in tree.items()}

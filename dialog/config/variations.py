@@ -15,7 +15,8 @@ def parse_variation(text: str) -> tuple[str, list[str]]:
         UserError: no key, an empty value, or a value listed twice.
     """
     key, _, listed = text.partition("=")
-    values, depth = [""], 0
+    values = [""]
+    depth = 0
     for character in listed:
         depth += (character in "{[(") - (character in "}])")
         if character == "," and not depth:
@@ -37,7 +38,9 @@ def short_names(keys: Sequence[str]) -> dict[str, str]:
         UserError: a key listed twice.
     """
     if len(set(keys)) < len(keys):
-        raise UserError(f"--vary {max(keys, key=list(keys).count)}: listed twice; give its values in one list")
+        raise UserError(
+            f"--vary {max(keys, key=list(keys).count)}: listed twice; give its values in one list"
+        )
     parts = {key: key.removesuffix(".name").split(".") for key in keys}
     length = 1
     while len({".".join(part[-length:]) for part in parts.values()}) < len(keys):
@@ -46,7 +49,8 @@ def short_names(keys: Sequence[str]) -> dict[str, str]:
 
 
 def combinations(variations: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Return a label and the overrides of each combination of the values of ``KEY=A,B``; one without variations.
+    """Return a label and the overrides of each combination of the values of ``KEY=A,B``; one
+    without variations.
 
     Raises:
         UserError: no key, an empty value, or a key or value listed twice.

@@ -1,4 +1,6 @@
-"""Layers of a recipe: values read from YAML or the command line, each with its place (file:line)."""
+"""Layers of a recipe: values read from YAML or the command line, each with its place
+(file:line).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ MAX_DEPTH = 32
 """Limit of nesting in YAML, because parsing and merging are recursive."""
 
 LONGEST_INTEGER = 64
-"""Limit of an integer's characters: Python converts neither text of more than 4,300 digits to a number nor back."""
+"""Limit of an integer's characters: Python converts neither text of more than 4,300 digits to a
+number nor back.
+"""
 INTEGER = re.compile(r"[-+]?(0x[0-9a-fA-F_]+|0b[01_]+|[0-9_:]+)")
 
 LONGEST_SHOWN = 200
@@ -51,7 +55,8 @@ def read_yaml(path: Path) -> Layer:
     """Read a YAML file with the line of each key.
 
     Raises:
-        UserError: with the file and usually the line: not readable, not UTF-8, or not a plain mapping.
+        UserError: with the file and usually the line: not readable, not UTF-8, or not a plain
+            mapping.
     """
     name = display_path(path)
     try:
@@ -59,13 +64,17 @@ def read_yaml(path: Path) -> Layer:
         text = content.decode("utf-8-sig")
         root = parse_nodes(text)
         if root is not None and not isinstance(root, yaml.MappingNode):
-            raise UserError(f"{name}:{root.start_mark.line + 1}: must be a mapping of keys to values")
+            raise UserError(
+                f"{name}:{root.start_mark.line + 1}: must be a mapping of keys to values"
+            )
         values = with_text_keys(undo_base_60(root, OmegaConf.to_container(OmegaConf.create(text))))
     except OSError as error:
         raise UserError(f"{name}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise UserError(f"{name}:{line}: byte {error.start + 1} of the file is not UTF-8; save it as UTF-8") from error
+        raise UserError(
+            f"{name}:{line}: byte {error.start + 1} of the file is not UTF-8; save it as UTF-8"
+        ) from error
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise UserError(f"{name}:{line}: {error.problem}") from error
@@ -81,16 +90,22 @@ def parse_nodes(text: str) -> yaml.Node | None:
     """Parse YAML into nodes.
 
     Raises:
-        yaml.MarkedYAMLError: nested deeper than `MAX_DEPTH`, or an integer of more than `LONGEST_INTEGER` characters.
+        yaml.MarkedYAMLError: nested deeper than `MAX_DEPTH`, or an integer of more than
+            `LONGEST_INTEGER` characters.
     """
     depth = 0
     for event in yaml.parse(text, LOADER):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(
+            event, yaml.CollectionEndEvent
+        )
         problem = ""
         if depth > MAX_DEPTH:
             problem = f"nested more than {MAX_DEPTH} levels deep"
         elif isinstance(event, yaml.ScalarEvent) and is_long_integer(event):
-            problem = f"an integer of {len(event.value):,} characters, the longest may have {LONGEST_INTEGER}"
+            problem = (
+                f"an integer of {len(event.value):,} characters, the longest may have"
+                f" {LONGEST_INTEGER}"
+            )
         if problem:
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)  # type: ignore[arg-type]
     root: yaml.Node | None = yaml.compose(text, LOADER)
@@ -98,9 +113,15 @@ def parse_nodes(text: str) -> yaml.Node | None:
 
 
 def is_long_integer(event: yaml.ScalarEvent) -> bool:
-    """Return whether a scalar without quotes, or with the tag of integers, is one of too many characters."""
+    """Return whether a scalar without quotes, or with the tag of integers, is one of too many
+    characters.
+    """
     integer = event.implicit[0] or event.tag == "tag:yaml.org,2002:int"
-    return integer and len(event.value) > LONGEST_INTEGER and INTEGER.fullmatch(event.value) is not None
+    return (
+        integer
+        and len(event.value) > LONGEST_INTEGER
+        and INTEGER.fullmatch(event.value) is not None
+    )
 
 
 def key_lines(node: yaml.Node | None, prefix: str = "") -> Iterator[tuple[str, int]]:
@@ -112,16 +133,20 @@ def key_lines(node: yaml.Node | None, prefix: str = "") -> Iterator[tuple[str, i
             yield from key_lines(value, f"{dotted}.")
 
 
-def parse_value(override: str, text: str) -> Any:  # noqa: ANN401 - any YAML value
+def parse_value(override: str, text: str) -> Any:
     """Parse the value of an override as YAML."""
     shown = repr(override if len(override) <= LONGEST_SHOWN else f"{override[:LONGEST_SHOWN]}...")
     try:
         source = f"value: {text}" if text else "value: ''"
-        values = with_text_keys(undo_base_60(parse_nodes(source), OmegaConf.to_container(OmegaConf.create(source))))
+        values = with_text_keys(
+            undo_base_60(parse_nodes(source), OmegaConf.to_container(OmegaConf.create(source)))
+        )
     except yaml.MarkedYAMLError as error:
         raise UserError(f"override {shown}: {error.problem}; put quotes around text") from error
     except UnicodeEncodeError as error:
-        raise UserError(f"override {shown} is not UTF-8; rename the path, or use a symbolic link") from error
+        raise UserError(
+            f"override {shown} is not UTF-8; rename the path, or use a symbolic link"
+        ) from error
     except (yaml.YAMLError, OmegaConfBaseException, ValueError) as error:
         raise UserError(f"override {shown}: {first_line(error)}") from error
     if set(values) != {"value"}:
@@ -136,7 +161,7 @@ def check_no_interpolation(value: object, place: str) -> None:
         raise UserError(f"{place}: interpolations (${{...}}) are not supported; write the value")
 
 
-def undo_base_60(node: yaml.Node | None, value: Any) -> Any:  # noqa: ANN401 - any YAML value
+def undo_base_60(node: yaml.Node | None, value: Any) -> Any:
     """Restore scalars such as 1:30:00: text in YAML 1.2, a number to the base 60 in YAML 1.1."""
     if isinstance(node, yaml.MappingNode) and isinstance(value, dict):
         nodes = {key.value: child for key, child in node.value}
@@ -187,8 +212,12 @@ def nest(dotted: str, value: object) -> dict[str, Any]:
     return value
 
 
-def merge_layer(values: dict[str, Any], origin: dict[str, str], layer: Layer, prefix: str = "") -> None:
-    """Merge a layer into values and origin in place; a component whose name changes is replaced, not merged."""
+def merge_layer(
+    values: dict[str, Any], origin: dict[str, str], layer: Layer, prefix: str = ""
+) -> None:
+    """Merge a layer into values and origin in place; a component whose name changes is replaced,
+    not merged.
+    """
     for key, value in layer.values.items():
         dotted = f"{prefix}{key}"
         if not isinstance(value, dict):

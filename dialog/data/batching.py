@@ -26,8 +26,10 @@ class Batch(NamedTuple):
     target_tokens: int  # ids and </s>: the predicted tokens
     target_bytes: int  # UTF-8 length of the responses, 0 if unknown
     facts: Tensor  # [B], number of leading source tokens that are facts
-    target_unknown_bytes: int = 0  # UTF-8 length of the text of the responses that is encoded as <unk>
-    turn_shape: tuple[int, int] | None = None  # largest number of turns of a source, and of tokens of a turn, if known
+    # UTF-8 length of the text of the responses that is encoded as <unk>
+    target_unknown_bytes: int = 0
+    # largest number of turns of a source, and of tokens of a turn, if known
+    turn_shape: tuple[int, int] | None = None
 
 
 def collate(
@@ -42,23 +44,36 @@ def collate(
 
     Args:
         pairs: A target is `<s> ids </s>`; a source, whatever ids the model reads.
-        rows: Indices of the examples in their split, which errors and predictions name; 0, 1, ... if not given.
+        rows: Indices of the examples in their split, which errors and predictions name; 0, 1, ...
+            if not given.
         facts: Number of leading ids of each source that are facts.
-        target_bytes: UTF-8 length of the responses' text, the unit of bits per byte, which is left out without it.
+        target_bytes: UTF-8 length of the responses' text, the unit of bits per byte, which is left
+            out without it.
         target_unknown_bytes: UTF-8 length of the part of that text which is encoded as `<unk>`.
 
     Raises:
-        UserError: no pairs, a target that does not begin with `<s>`, or an id that is the padding's.
+        UserError: no pairs, a target that does not begin with `<s>`, or an id that is the
+            padding's.
     """
     try:
         sources, targets = zip(*pairs, strict=True)
     except (TypeError, ValueError) as error:
-        raise UserError("collate: expected [(source_ids, target_ids), ...], at least one pair") from error
+        raise UserError(
+            "collate: expected [(source_ids, target_ids), ...], at least one pair"
+        ) from error
     for number, target in enumerate(targets):
         if len(target) < 2 or target[0] != BOS:
-            start, end = SPECIAL_TOKENS[BOS], SPECIAL_TOKENS[BOS + 1]
-            raise UserError(f"collate: target ids {number} are not {start} ({BOS}), ids, {end}: {list(target)[:6]}")
-    lengths = np.zeros(len(sources), dtype=np.int64) if facts is None else np.asarray(facts, dtype=np.int64)
+            start = SPECIAL_TOKENS[BOS]
+            end = SPECIAL_TOKENS[BOS + 1]
+            raise UserError(
+                f"collate: target ids {number} are not {start} ({BOS}), ids, {end}:"
+                f" {list(target)[:6]}"
+            )
+    lengths = (
+        np.zeros(len(sources), dtype=np.int64)
+        if facts is None
+        else np.asarray(facts, dtype=np.int64)
+    )
     indices = np.arange(len(sources)) if rows is None else np.asarray(rows, dtype=np.int64)
     return pack(
         _pad(sources),
@@ -79,7 +94,9 @@ def pack(
     target_bytes: int,
     target_unknown_bytes: int,
 ) -> Batch:
-    """Return a batch of padded sources [B, S] and targets [B, T + 1]; `facts` [B] are the lengths of their facts."""
+    """Return a batch of padded sources [B, S] and targets [B, T + 1]; `facts` [B] are the lengths
+    of their facts.
+    """
     return Batch(
         source=torch.from_numpy(source),
         target=torch.from_numpy(target),
@@ -102,7 +119,8 @@ def with_turn_shape(batch: Batch) -> Batch:
 
 
 def check_batch(batch: object, padding: int, *, first: bool) -> None:
-    """Check the type of a data loader's batch and its number of target tokens, which the training step relies on.
+    """Check the type of a data loader's batch and its number of target tokens, which the training
+    step relies on.
 
     On a GPU only the ``first`` batch is counted, since reading the count blocks.
 
@@ -118,8 +136,8 @@ def check_batch(batch: object, padding: int, *, first: bool) -> None:
         tokens = int(torch.count_nonzero(batch.target[:, 1:] != padding))
         if tokens != batch.target_tokens:
             raise UserError(
-                f"target_tokens of a batch is {batch.target_tokens}, but its target has {tokens} tokens after <s>; "
-                "build batches with dialog.collate"
+                f"target_tokens of a batch is {batch.target_tokens}, but its target has {tokens}"
+                " tokens after <s>; build batches with dialog.collate"
             )
 
 

@@ -32,10 +32,11 @@ class EpochCounter:
 class BatchLoader:
     """The batches of a store's `Plan` for this rank of `torch.distributed`.
 
-    The length is equal on all ranks and in all epochs, and a multiple of `accumulate`. With `shuffle` the batches
-    change with the epoch, unless `repeat` makes every epoch the first. The state, equal on all ranks, is the number of
-    batches of an epoch that were yielded; a loader with a loaded state skips them once, when that epoch comes. With
-    `retokenise` every epoch has other ids of the same texts; a batch may then exceed `batch_tokens`.
+    The length is equal on all ranks and in all epochs, and a multiple of `accumulate`. With
+    `shuffle` the batches change with the epoch, unless `repeat` makes every epoch the first. The
+    state, equal on all ranks, is the number of batches of an epoch that were yielded; a loader with
+    a loaded state skips them once, when that epoch comes. With `retokenise` every epoch has other
+    ids of the same texts; a batch may then exceed `batch_tokens`.
     """
 
     batch_sampler = None  # Lightning reads it if there is a sampler
@@ -83,10 +84,16 @@ class BatchLoader:
             yield self._batch(rows)
 
     def heaviest(self) -> tuple[Batch, Batch, float]:
-        """Return this rank's batches with the most tokens and the most target tokens; see `Plan.heaviest`."""
+        """Return this rank's batches with the most tokens and the most target tokens; see
+        `Plan.heaviest`.
+        """
         plan = self._plan()
         most_tokens, most_target_tokens, relative_cost = plan.heaviest()
-        return self._batch(plan.rows(most_tokens)), self._batch(plan.rows(most_target_tokens)), relative_cost
+        return (
+            self._batch(plan.rows(most_tokens)),
+            self._batch(plan.rows(most_target_tokens)),
+            relative_cost,
+        )
 
     def _batch(self, rows: NDArray[np.int64]) -> Batch:
         if self.retokenise is None:
@@ -106,8 +113,11 @@ class BatchLoader:
         for key, value in self._identity().items():
             if state.get(key) != value:
                 old = state.get(key)
-                raise UserError(f"the checkpoint's {key} is {old}, here it is {value}; resume with {old}")
-        epoch, position = state["epoch"], state["position"]
+                raise UserError(
+                    f"the checkpoint's {key} is {old}, here it is {value}; resume with {old}"
+                )
+        epoch = state["epoch"]
+        position = state["position"]
         assert epoch is not None
         assert position is not None
         self._start = int(epoch), int(position)
@@ -116,7 +126,8 @@ class BatchLoader:
         data = f"{self.store.manifest['fingerprint']}/{self.store.split}"
         plan = {
             "batch_tokens": self.batch_tokens,
-            "batch_examples": self.batch_examples and f"{self.batch_examples}, grouping {self.grouping}",
+            "batch_examples": self.batch_examples
+            and f"{self.batch_examples}, grouping {self.grouping}",
             "accumulate_grad_batches": self.accumulate,
             "processes": world_size(),
         }
@@ -139,16 +150,18 @@ class BatchLoader:
 class DialogDataModule(lightning.LightningDataModule):
     """The three splits of a folder built by `dialog.data.preparation.prepare.prepare`.
 
-    The loaders shard the examples across ranks: set `use_distributed_sampler=False` in the trainer. Batches are read
-    from memory-mapped arrays in the training process, without workers.
+    The loaders shard the examples across ranks: set `use_distributed_sampler=False` in the trainer.
+    Batches are read from memory-mapped arrays in the training process, without workers.
 
     Args:
         folder: The prepared data.
         batch_tokens: Maximal tokens of a batch, source and target together, with padding.
         batch_examples: Examples of a training batch, in place of `batch_tokens`.
-        grouping: With `batch_examples`, the lengths that examples of a batch share, one of `GROUPINGS`.
+        grouping: With `batch_examples`, the lengths that examples of a batch share, one of
+            `GROUPINGS`.
         seed: Seeds the order of the training examples, together with the epoch.
-        retokenise: Draws other ids of the same text for training turns in each epoch; None keeps the ids.
+        retokenise: Draws other ids of the same text for training turns in each epoch; None keeps
+            the ids.
 
     Raises:
         UserError: unknown grouping.
@@ -186,7 +199,9 @@ class DialogDataModule(lightning.LightningDataModule):
         )
 
     def train_dataloader(self) -> BatchLoader:
-        """Return training batches, shuffled in each epoch; with `overfit_batches` every epoch is the same."""
+        """Return training batches, shuffled in each epoch; with `overfit_batches` every epoch is
+        the same.
+        """
         repeat = getattr(self.trainer, "overfit_batches", 0) > 0
         accumulate = getattr(self.trainer, "accumulate_grad_batches", 1)
         return BatchLoader(
@@ -214,4 +229,6 @@ class DialogDataModule(lightning.LightningDataModule):
         return self.test_dataloader()
 
     def _evaluated(self, split: str) -> BatchLoader:
-        return BatchLoader(Store(self.folder, split), batch_tokens=self.batch_tokens, seed=self.seed, shuffle=False)
+        return BatchLoader(
+            Store(self.folder, split), batch_tokens=self.batch_tokens, seed=self.seed, shuffle=False
+        )

@@ -9,11 +9,14 @@ from typing import NamedTuple
 
 SPLITS = ("train", "validation", "test")
 WARNING = "warning"
-"""Key of `Dialogue.meta` for a corpus reader's warning about a dialogue that is odd but readable."""
+"""Key of `Dialogue.meta` for a corpus reader's warning about a dialogue that is odd but readable.
+"""
 
 
 class Copy(NamedTuple):
-    """Characters [start:end] of a turn repeat those of turn `turn` of its dialogue from character `source` on."""
+    """Characters [start:end] of a turn repeat those of turn `turn` of its dialogue from character
+    `source` on.
+    """
 
     start: int
     end: int
@@ -34,9 +37,10 @@ class Turn:
 class Dialogue:
     """Turns in order; `id` is unique within a split.
 
-    `facts` are background such as a persona or a document, known before the first turn. A fact is known to the speaker
-    that it names, or to everybody if the name is "". `meta["author"]` names the one person who wrote the dialogue, if
-    the corpus records it; all dialogues of an author go to one split. `place` is the file and line of the record.
+    `facts` are background such as a persona or a document, known before the first turn. A fact is
+    known to the speaker that it names, or to everybody if the name is "". `meta["author"]` names
+    the one person who wrote the dialogue, if the corpus records it; all dialogues of an author go
+    to one split. `place` is the file and line of the record.
     """
 
     id: str
@@ -53,7 +57,9 @@ def with_warning(dialogue: Dialogue, warning: str) -> Dialogue:
 
 
 class Malformed(NamedTuple):
-    """A record that is not a dialogue; the message states the error, its place (file:line) and the fix."""
+    """A record that is not a dialogue; the message states the error, its place (file:line) and the
+    fix.
+    """
 
     message: str
 
@@ -66,8 +72,8 @@ Entry = Dialogue | Malformed
 class Example:
     """A response, the turns directly before it (its context), and the facts that its speaker knows.
 
-    `first` is the index of `context[0]` in the dialogue, so `Copy.turn - first` is an index of `context`; a negative
-    one points to a turn before the context.
+    `first` is the index of `context[0]` in the dialogue, so `Copy.turn - first` is an index of
+    `context`; a negative one points to a turn before the context.
     """
 
     id: str

@@ -1,4 +1,6 @@
-"""Card of an exported folder: what the model is, code that generates a response, parity, and results."""
+"""Card of an exported folder: what the model is, code that generates a response, parity, and
+results.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from dialog.data.store.layout import ROLES
 from dialog.data.tokenizers.tokenizer import EOS, OTHER, SELF, UNK
-from dialog.export.contract import CODE, Format
+from dialog.export.format import CODE, Format
 from dialog.export.metadata import front_matter, test_results
 from dialog.models.seq2seq import count_parameters
 from dialog.paths import display_name
@@ -16,38 +18,55 @@ from dialog.runs.run import Run
 from dialog.version import __version__
 
 CODE_NOTE = (
-    f"By choice of its exporter the folder has code, `{CODE}`: the parts of dialog-seq2seq that transformers lacks. "
-    "transformers runs it only if you allow remote code; read it first. Its pipeline answers chats: "
-    '`pipeline("text-generation", model=FOLDER, ...)([{"role": "user", "content": "Hi !"}])`.'
+    f"By choice of its exporter the folder has code, `{CODE}`: the parts of dialog-seq2seq that"
+    " transformers lacks. transformers runs it only if you allow remote code; read it first. Its"
+    ' pipeline answers chats: `pipeline("text-generation", model=FOLDER, ...)([{"role": "user",'
+    ' "content": "Hi !"}])`.'
 )
 
 
 def card(run: Run, chosen: Format, parity: str) -> str:
     """Return the card as Markdown; texts of the run cannot become links, tags or code."""
-    model, corpus = run.recipe.model, run.recipe.data.corpus["name"]
+    model = run.recipe.model
+    corpus = run.recipe.data.corpus["name"]
     results = test_results(run)
-    size, code = count_parameters(run.model)["total"], program(run, chosen)
+    size = count_parameters(run.model)["total"]
+    code = program(run, chosen)
     parts = [
         front_matter(run, chosen, results),
         f"# {escape_markdown(display_name(run.folder))}",
-        f"Generates the next turn of a dialogue. Encoder {escape_markdown(model.encoder['name'])}, decoder "
-        f"{escape_markdown(model.decoder['name'])}, {size:,} parameters, trained from scratch on the corpus "
-        f"{escape_markdown(corpus)}. Exported for {chosen.engine} by dialog-seq2seq {__version__}.",
-        "It writes like its corpus and has no other knowledge: read responses before you show them to people. Licence "
-        "and languages at the top of this card are those of the corpus, if it is a published one; else add them before "
-        "you publish the card.",
+        (
+            "Generates the next turn of a dialogue. Encoder"
+            f" {escape_markdown(model.encoder['name'])}, decoder"
+            f" {escape_markdown(model.decoder['name'])}, {size:,} parameters, trained from scratch"
+            f" on the corpus {escape_markdown(corpus)}. Exported for {chosen.engine} by"
+            f" dialog-seq2seq {__version__}."
+        ),
+        (
+            "It writes like its corpus and has no other knowledge: read responses before you show"
+            " them to people. Licence and languages at the top of this card are those of the"
+            " corpus, if it is a published one; else add them before you publish the card."
+        ),
         *([CODE_NOTE] if chosen.with_code else []),
         "## Generate a response",
-        f"After `pip install {' '.join(requirements(code))}`, in this folder:\n\n```python\n{code}```",
+        (
+            f"After `pip install {' '.join(requirements(code))}`, in this"
+            f" folder:\n\n```python\n{code}```"
+        ),
         "## Parity",
-        f"{chosen.engine} compared with the original network: {parity}. `parity.json` has the versions.",
+        (
+            f"{chosen.engine} compared with the original network: {parity}. `parity.json` has the"
+            " versions."
+        ),
         *_results(results),
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def program(run: Run, chosen: Format) -> str:
-    """Return the Python code of the card: from a context to a response, with `tokenizers` and the engine."""
+    """Return the Python code of the card: from a context to a response, with `tokenizers` and the
+    engine.
+    """
     usage = chosen.usage(run).splitlines()
     imports = [line for line in usage if line.startswith(("import ", "from "))]
     lines = [
@@ -61,7 +80,10 @@ def program(run: Run, chosen: Format) -> str:
         *source_code(run),
         "",
         "",
-        'context = ["Hi !", "Hello . How are you ?"]  # turns of two alternating speakers; the last one is answered',
+        (
+            'context = ["Hi !", "Hello . How are you ?"]  # turns of two alternating speakers; the'
+            " last one is answered"
+        ),
         "source = source_ids(context)",
         *(line for line in usage if line and line not in imports),
         "print(tokenizer.decode(response))",
@@ -78,14 +100,23 @@ def requirements(code: str) -> list[str]:
 
 
 def source_code(run: Run) -> list[str]:
-    """Return the lines of `source_ids`, which lays a context out as in training; see `data/store/layout.py`."""
+    """Return the lines of `source_ids`, which lays a context out as in training; see
+    `data/store/layout.py`.
+    """
     data = run.recipe.data
     room = data.max_source if data.layout == ROLES else data.max_source + 2
     text = "turn.strip()" if data.normalise else "turn"
-    last = "context" if data.context_turns is None else f"context[max(0, len(context) - {data.context_turns}) :]"
+    last = (
+        "context"
+        if data.context_turns is None
+        else f"context[max(0, len(context) - {data.context_turns}) :]"
+    )
     return [
         "def source_ids(context):",
-        f"    other, own, end = {OTHER}, {SELF}, {EOS}  # tokens that begin a turn, by its speaker, and end the source",
+        (
+            f"    other, own, end = {OTHER}, {SELF}, {EOS}  # tokens that begin a turn, by its"
+            " speaker, and end the source"
+        ),
         f"    turns, ids, roles = {last}, [], []",
         "    for place, turn in enumerate(turns):",
         "        role = other if (len(turns) - place) % 2 else own",
@@ -103,14 +134,19 @@ def source_code(run: Run) -> list[str]:
 
 
 def _truncation(silence: str | None, room: int) -> list[str]:
-    """Return the lines that keep the last tokens, behind a first turn that a corpus without one is read with."""
+    """Return the lines that keep the last tokens, behind a first turn that a corpus without one is
+    read with.
+    """
     if silence is None:
         return [
             f"    start = max(0, len(ids) - {room - 1})",
             "    ids = [*roles[start : start + 1], *ids[start + 1 :], end]",
         ]
     return [
-        f"    before = [own, *tokenizer.encode({literal(silence)}, add_special_tokens=False).ids][:{room // 2}]",
+        (
+            f"    before = [own, *tokenizer.encode({literal(silence)},"
+            f" add_special_tokens=False).ids][:{room // 2}]"
+        ),
         "    before = before if len(context) % 2 == 0 else []",
         f"    start = max(0, len(ids) - ({room - 1} - len(before)))",
         "    ids = [*before, *roles[start : start + 1], *ids[start + 1 :], end]",
@@ -123,10 +159,14 @@ def literal(text: str) -> str:
 
 
 def _results(results: Mapping[str, float]) -> Iterator[str]:
-    """Yield the section of the test split's results, if the exported weights and search have any."""
+    """Yield the section of the test split's results, if the exported weights and search have
+    any.
+    """
     rows = [(metric_display(name), value) for name, value in results.items()]
     if not rows:
         return
-    lines = [f"| {escape_markdown(display.label)} | {display.format(value)} |" for display, value in rows]
+    lines = [
+        f"| {escape_markdown(display.label)} | {display.format(value)} |" for display, value in rows
+    ]
     table = "\n".join(["| test split | |", "| --- | --- |", *lines])
     yield f"## Results\n\nMeasured by dialog-seq2seq, with the run's search.\n\n{table}"

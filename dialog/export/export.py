@@ -1,4 +1,6 @@
-"""Export a run: write the folder of a format, open it with the format's engine, and compare it with the run."""
+"""Export a run: write the folder of a format, open it with the format's engine, and compare it with
+the run.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from dialog.atomic import LOCK, naming, partial_folder, publish, write_json, wri
 from dialog.config.components import lookup
 from dialog.errors import RunError, UserError
 from dialog.export.card import card
-from dialog.export.contract import Format
+from dialog.export.format import Format
 from dialog.export.formats import FORMATS
 from dialog.export.parity import Parity, measure_parity
 from dialog.paths import check_new, display_name, make_folder
@@ -20,7 +22,8 @@ from dialog.runs.run import Run
 from dialog.version import __version__
 
 log = logging.getLogger("dialog")
-CARD, PARITY = "README.md", "parity.json"
+CARD = "README.md"
+PARITY = "parity.json"
 CODE_FORMAT = "huggingface"
 """The only format that may need code of this package to be opened."""
 
@@ -33,25 +36,31 @@ def find_format(name: str, *, with_code: bool = False) -> Format:
     """
     extra, kind = lookup(FORMATS, name, "--format")
     if with_code and name != CODE_FORMAT:
-        raise UserError(f"--with-code: --format {name} needs no code; it is for --format {CODE_FORMAT}")
+        raise UserError(
+            f"--with-code: --format {name} needs no code; it is for --format {CODE_FORMAT}"
+        )
     chosen: Format = getattr(import_module(f"dialog.export.formats.{name}"), kind)()
     chosen.with_code = with_code
     for package in chosen.packages:
         if find_spec(package) is None:
-            raise UserError(f"--format {name} needs {package}; run pip install 'dialog-seq2seq[{extra}]'")
+            raise UserError(
+                f"--format {name} needs {package}; run pip install 'dialog-seq2seq[{extra}]'"
+            )
     return chosen
 
 
 def export(run: Run, name: str, output: Path, *, with_code: bool = False) -> Parity:
     """Export a run to a new folder.
 
-    The folder has the network in the format, `tokenizer.json`, a card `README.md` with code that generates a response,
-    and `parity.json`: how far the engine's log-probabilities and greedy responses differ from the run's. The folder
-    appears when it is complete; an export that differs by more than rounding is not kept. ``with_code`` adds the code
-    that the folder needs to be opened without this package.
+    The folder has the network in the format, `tokenizer.json`, a card `README.md` with code that
+    generates a response, and `parity.json`: how far the engine's log-probabilities and greedy
+    responses differ from the run's. The folder appears when it is complete; an export that differs
+    by more than rounding is not kept. ``with_code`` adds the code that the folder needs to be
+    opened without this package.
 
     Raises:
-        UserError: an unknown format, a missing package, a run that cannot be exported, or an existing folder.
+        UserError: an unknown format, a missing package, a run that cannot be exported, or an
+            existing folder.
         RunError: the exported model differs from the run.
     """
     chosen = find_format(name, with_code=with_code)
@@ -65,10 +74,18 @@ def export(run: Run, name: str, output: Path, *, with_code: bool = False) -> Par
         chosen.write(run, partial)
         chosen.write_tokenizer(run, partial)
         log.info("comparing %s with the run", chosen.engine)
-        parity = measure_parity(run.model, chosen.load(partial), max_source=run.recipe.data.max_source)
+        parity = measure_parity(
+            run.model, chosen.load(partial), max_source=run.recipe.data.max_source
+        )
         if not parity.holds:
-            raise RunError(f"{output}: not written, since {chosen.engine} does not compute what the run does: {parity}")
-        packages = {"dialog-seq2seq": __version__, **{name: version(name) for name in ("torch", *chosen.packages)}}
+            raise RunError(
+                f"{output}: not written, since {chosen.engine} does not compute what the run does:"
+                f" {parity}"
+            )
+        packages = {
+            "dialog-seq2seq": __version__,
+            **{name: version(name) for name in ("torch", *chosen.packages)},
+        }
         write_text(partial / CARD, card(run, chosen, str(parity)))
         origin = {"run": display_name(run.folder), "format": name, "packages": packages}
         write_json(partial / PARITY, {**origin, **parity.to_dict()})
@@ -88,4 +105,6 @@ def check_run(run: Run) -> None:
     if run.precision != "float32":
         raise UserError(f"a run in {run.precision} cannot be exported; load it in float32")
     if run.ablated:
-        raise UserError("a run without some of its heads cannot be exported; load it without ablate")
+        raise UserError(
+            "a run without some of its heads cannot be exported; load it without ablate"
+        )

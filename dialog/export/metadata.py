@@ -1,4 +1,6 @@
-"""Metadata of a card, as Hugging Face reads it: library, task, licence, languages, data sets and results."""
+"""Metadata of a card, as Hugging Face reads it: library, task, licence, languages, data sets and
+results.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,10 @@ from typing import Any
 import yaml
 
 from dialog.data.reading.download_sources import DOWNLOADS, DownloadSource
-from dialog.export.contract import Format
+from dialog.export.format import Format
 from dialog.paths import display_name
 from dialog.report.formats.metrics import metric_display, metric_value
-from dialog.runs.evaluation.settings import current_evaluation
+from dialog.runs.evaluation.evaluated import current_evaluation
 from dialog.runs.run import Run
 
 METRICS = ("bits_per_byte", "perplexity_word", "f1", "distinct_2", "length_mean")
@@ -35,7 +37,9 @@ OWN_LICENCE = "apache-2.0"
 
 
 def front_matter(run: Run, chosen: Format, results: Mapping[str, float]) -> str:
-    """Return the metadata as YAML between two lines ``---``; ``results`` are those of `test_results`."""
+    """Return the metadata as YAML between two lines ``---``; ``results`` are those of
+    `test_results`.
+    """
     values = {
         "library_name": chosen.library(run),
         "pipeline_tag": TASK,

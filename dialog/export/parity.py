@@ -1,4 +1,5 @@
-"""Comparison of an exported model with its network: log-probabilities of given tokens, and greedy responses.
+"""Comparison of an exported model with its network: log-probabilities of given tokens, and greedy
+responses.
 
 Shapes: B rows, S source tokens, T target tokens, V vocabulary.
 """
@@ -16,8 +17,8 @@ from typing import Any
 import torch
 
 from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, SELF, SPECIAL_TOKENS
-from dialog.export.contract import Exported, Tokens
-from dialog.export.settings import learned_lengths
+from dialog.export.format import Exported, Tokens
+from dialog.export.model_settings import learned_lengths
 from dialog.models.seq2seq import Seq2Seq
 
 BATCHES = (1, 2, 7)
@@ -32,7 +33,9 @@ GREEDY_LENGTH = 40
 """Most tokens of a greedy response."""
 TOLERANCE = 1e-4
 """Largest difference of a log-probability, in nats, that rounding in float32 explains."""
-EQUAL, TIE, DIFFERENT = "equal", "tie", "different"
+EQUAL = "equal"
+TIE = "tie"
+DIFFERENT = "different"
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,8 @@ class Parity:
     largest_difference: float  # of a log-probability, in nats
     tolerance: float
     greedy_equal: int  # responses equal to the network's
-    greedy_ties: int  # responses that first differ where both tokens are as probable, up to twice the tolerance
+    # responses that first differ where both tokens are as probable, up to twice the tolerance
+    greedy_ties: int
     greedy_different: int
 
     @property
@@ -62,19 +66,23 @@ class Parity:
         sizes = f"{', '.join(map(str, self.batches[:-1]))} and {self.batches[-1]}"
         ties = f", {self.greedy_ties} differ only by a tie" if self.greedy_ties else ""
         return (
-            f"{self.tokens:,} log-probabilities differ by at most {self.largest_difference:.1e} nats (allowed "
-            f"{self.tolerance:.0e}), {self.greedy_equal} of {self.sources} greedy responses are equal{ties}; "
-            f"batches of {sizes}, sources of up to {self.longest_source} tokens"
+            f"{self.tokens:,} log-probabilities differ by at most {self.largest_difference:.1e}"
+            f" nats (allowed {self.tolerance:.0e}), {self.greedy_equal} of {self.sources} greedy"
+            f" responses are equal{ties}; batches of {sizes}, sources of up to"
+            f" {self.longest_source} tokens"
         )
 
 
 @torch.inference_mode()
 def measure_parity(model: Seq2Seq, exported: Exported, *, max_source: int, seed: int = 0) -> Parity:
-    """Compare an exported model with its network in float32, on sources and targets of random tokens.
+    """Compare an exported model with its network in float32, on sources and targets of random
+    tokens.
 
-    Sources are turns of random tokens with their roles, as in training, of up to ``max_source`` tokens.
+    Sources are turns of random tokens with their roles, as in training, of up to ``max_source``
+    tokens.
     """
-    draw, vocabulary = random.Random(seed), len(model.target_embedding.table.weight)
+    draw = random.Random(seed)
+    vocabulary = len(model.target_embedding.table.weight)
     max_source = min([max_source, *learned_lengths(model.encoder)])
     max_target = min([sys.maxsize, *learned_lengths(model.decoder)])
     source_lengths = [min(length, max_source) for length in SOURCE_LENGTHS]
@@ -88,7 +96,8 @@ def measure_parity(model: Seq2Seq, exported: Exported, *, max_source: int, seed:
         draw.shuffle(sources)
         draw.shuffle(targets)
         for start in range(0, len(sources), size):
-            batch, references = sources[start : start + size], targets[start : start + size]
+            batch = sources[start : start + size]
+            references = targets[start : start + size]
             computed = exported.log_probabilities(batch, references)
             for source, target, values in zip(batch, references, computed, strict=True):
                 own = log_probabilities(model, source, target)
@@ -100,7 +109,9 @@ def measure_parity(model: Seq2Seq, exported: Exported, *, max_source: int, seed:
         longest_source=max(source_lengths),
         batches=BATCHES,
         tokens=len(differences),
-        largest_difference=max(math.inf if math.isnan(difference) else difference for difference in differences),
+        largest_difference=max(
+            math.inf if math.isnan(difference) else difference for difference in differences
+        ),
         tolerance=TOLERANCE,
         greedy_equal=outcomes[EQUAL],
         greedy_ties=outcomes[TIE],
@@ -114,23 +125,31 @@ def random_tokens(draw: random.Random, vocabulary: int, number: int) -> list[int
 
 
 def random_source(draw: random.Random, vocabulary: int, length: int) -> list[int]:
-    """Draw turns with their roles and an end token, ``length`` tokens in all; one token alone is the end token."""
+    """Draw turns with their roles and an end token, ``length`` tokens in all; one token alone is
+    the end token.
+    """
     tokens = random_tokens(draw, vocabulary, length - 1)
     starts = {0, *(place for place in range(length - 1) if draw.random() < 0.15)}
-    roles = {place: (OTHER, SELF)[number % 2] for number, place in enumerate(sorted(starts, reverse=True))}
+    roles = {
+        place: (OTHER, SELF)[number % 2]
+        for number, place in enumerate(sorted(starts, reverse=True))
+    }
     return [*(roles.get(place, token) for place, token in enumerate(tokens)), EOS]
 
 
 def log_probabilities(model: Seq2Seq, source: Tokens, target: Tokens) -> list[float]:
     """Return log p(y_t | y_<t, source) of the network in nats, for a target without begin token."""
-    sources, targets = torch.tensor([source]), torch.tensor([[BOS, *target]])
-    logits = model(sources, torch.ones_like(sources, dtype=torch.bool), targets[:, :-1])  # [1, T, V]
+    sources = torch.tensor([source])
+    targets = torch.tensor([[BOS, *target]])
+    # [1, T, V]
+    logits = model(sources, torch.ones_like(sources, dtype=torch.bool), targets[:, :-1])
     values: list[float] = logits.log_softmax(-1).gather(-1, targets[:, 1:, None]).flatten().tolist()
     return values
 
 
 def greedy_outcome(model: Seq2Seq, source: Tokens, response: Sequence[int], length: int) -> str:
-    """Compare a greedy response with the network's, of at most ``length`` tokens: equal, a tie, or different.
+    """Compare a greedy response with the network's, of at most ``length`` tokens: equal, a tie, or
+    different.
 
     It is a tie if both are equally probable where they first differ, up to twice the tolerance.
     """
@@ -144,7 +163,9 @@ def greedy_outcome(model: Seq2Seq, source: Tokens, response: Sequence[int], leng
         if place == len(response):
             return DIFFERENT
         if response[place] != best:
-            return TIE if float(scores[best] - scores[response[place]]) <= 2 * TOLERANCE else DIFFERENT
+            return (
+                TIE if float(scores[best] - scores[response[place]]) <= 2 * TOLERANCE else DIFFERENT
+            )
         if best == EOS:
             break
         previous = best

@@ -1,4 +1,4 @@
 """Decode responses with searches that depend on no model, only on a step from tokens to logits.
 
-Read first: `contract.py`.
+Read first: `search.py`.
 """

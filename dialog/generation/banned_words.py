@@ -1,6 +1,7 @@
 """Words that a response must not contain, found in its text.
 
-Shapes: N rows, V vocabulary, A states of the automaton, R roots, G groups of tokens (see `TokenTrie`).
+Shapes: N rows, V vocabulary, A states of the automaton, R roots, G groups of tokens (see
+    `TokenTrie`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from dialog.generation.words.token_trie import TokenTrie
 BLOCK = 512
 """States that are compared with their fallbacks together."""
 MOST_LISTED = 128
-"""Tokens of a state that are listed at most; others are marked in a row of the vocabulary, which many states share."""
+"""Tokens of a state that are listed at most; others are marked in a row of the vocabulary, which
+many states share.
+"""
 
 
 @dataclass(frozen=True)
@@ -45,10 +48,12 @@ class TokenSets:
 
 @dataclass(frozen=True)
 class BannedWords:
-    """Tokens that complete a banned word in each state of a response, and the state after each token.
+    """Tokens that complete a banned word in each state of a response, and the state after each
+    token.
 
-    The tables have what differs between a state and its fallback only, not a row of the vocabulary for each state. A
-    token after which nothing but to complete a word is left counts as completing: a word that is one token.
+    The tables have what differs between a state and its fallback only, not a row of the vocabulary
+    for each state. A token after which nothing but to complete a word is left counts as completing:
+    a word that is one token.
     """
 
     fallback: Tensor  # [A]
@@ -56,7 +61,8 @@ class BannedWords:
     longest: int  # most fallbacks of a state
     group: Tensor  # [V]
     after_root: Tensor  # [R, G], the state after a group of tokens
-    keys: Tensor  # [pairs], state * G + group where the state after the group is not that of the fallback; sorted
+    # [pairs], state * G + group where the state after the group is not that of the fallback; sorted
+    keys: Tensor
     after_key: Tensor  # [pairs]
     completing: TokenSets  # tokens that complete a word, with the boundary behind it
     completing_at_end: TokenSets  # the same if the text ends behind the token
@@ -114,7 +120,9 @@ class _Spans(NamedTuple):
 
 
 class _Comparison:
-    """Comparison of each state of an automaton with its fallback, over all tokens of a vocabulary."""
+    """Comparison of each state of an automaton with its fallback, over all tokens of a
+    vocabulary.
+    """
 
     def __init__(self, automaton: WordAutomaton, pieces: Sequence[bytes]) -> None:
         self.automaton = automaton
@@ -136,7 +144,8 @@ class _Comparison:
         while True:  # after a dead state, every token and every end completes a word
             marked = completing_root | dead[after_root]
             marked_spans = _with_ends(spans, pairs, dead)
-            previous, dead = dead, self._dead(marked, marked_spans)
+            previous = dead
+            dead = self._dead(marked, marked_spans)
             if (previous == dead).all():
                 break
         stop = dead | at_end
@@ -157,13 +166,18 @@ class _Comparison:
         )
 
     def _roots(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the states [R, G] after each group in each root, and whether a word is completed [R, G]."""
-        goto, completes, trie = self.automaton.goto, self.automaton.completes, self.trie
+        """Return the states [R, G] after each group in each root, and whether a word is completed
+        [R, G].
+        """
+        goto = self.automaton.goto
+        completes = self.automaton.completes
+        trie = self.trie
         after = np.empty((len(self.roots), len(trie.parent)), np.int32)  # [R, M]
         completing = np.zeros(after.shape, bool)
         after[:, 0] = self.roots
         for nodes in trie.levels[1:]:
-            before, last = after[:, trie.parent[nodes]], trie.classes[nodes]
+            before = after[:, trie.parent[nodes]]
+            last = trie.classes[nodes]
             after[:, nodes] = goto[before, last]
             completing[:, nodes] = completing[:, trie.parent[nodes]] | (completes[before, last] > 0)
         nodes = np.flatnonzero(trie.ends >= 0)
@@ -171,41 +185,70 @@ class _Comparison:
         return after[:, nodes], completing[:, nodes]
 
     def _differences(self) -> tuple[_Pairs, _Spans]:
-        """Return the groups that lead to other states than in the fallback, and those that complete words.
+        """Return the groups that lead to other states than in the fallback, and those that complete
+        words.
 
-        From node to node of the trie, only beginnings of tokens after which the two states still differ go further.
+        From node to node of the trie, only beginnings of tokens after which the two states still
+        differ go further.
         """
-        trie, pairs, spans = self.trie, [], []
+        trie = self.trie
+        pairs = []
+        spans = []
         states = np.flatnonzero(self.depth)
         for start in range(0, len(states), BLOCK):
             state = states[start : start + BLOCK]
-            node, after, of_fallback = np.zeros_like(state), state, self.automaton.fallback[state]
+            node = np.zeros_like(state)
+            after = state
+            of_fallback = self.automaton.fallback[state]
             completing = np.zeros(len(state), bool)
             while len(state):
                 ends = trie.ends[node] >= 0
-                pairs.append((state[ends], trie.ends[node[ends]], after[ends], of_fallback[ends], completing[ends]))
+                pairs.append(
+                    (
+                        state[ends],
+                        trie.ends[node[ends]],
+                        after[ends],
+                        of_fallback[ends],
+                        completing[ends],
+                    )
+                )
                 count = trie.child_start[node + 1] - trie.child_start[node]
                 row = np.arange(len(node)).repeat(count)
-                place = np.arange(len(row)) - (count.cumsum() - count).repeat(count) + trie.child_start[node][row]
+                place = (
+                    np.arange(len(row))
+                    - (count.cumsum() - count).repeat(count)
+                    + trie.child_start[node][row]
+                )
                 node = trie.children[place]
-                last, after, of_fallback = trie.classes[node], after[row], of_fallback[row]
-                before, completing = completing[row], completing[row] | (self.automaton.completes[after, last] > 0)
+                last = trie.classes[node]
+                after = after[row]
+                of_fallback = of_fallback[row]
+                before = completing[row]
+                completing = completing[row] | (self.automaton.completes[after, last] > 0)
                 fresh = completing & ~before & (self.automaton.completes[of_fallback, last] == 0)
                 spans.append((state[row[fresh]], trie.low[node[fresh]], trie.high[node[fresh]]))
-                after, of_fallback = self.automaton.goto[after, last], self.automaton.goto[of_fallback, last]
+                after = self.automaton.goto[after, last]
+                of_fallback = self.automaton.goto[of_fallback, last]
                 further = after != of_fallback
-                state, node, completing = state[row[further]], node[further], completing[further]
-                after, of_fallback = after[further], of_fallback[further]
+                state = state[row[further]]
+                node = node[further]
+                completing = completing[further]
+                after = after[further]
+                of_fallback = of_fallback[further]
         return _Pairs(*_columns(pairs, 5)), _Spans(*_columns(spans, 3))
 
     def _dead(self, completing_root: np.ndarray, spans: _Spans) -> np.ndarray:
-        """Return the states [A] in which every token that has a text, and the end, completes a word."""
-        fallback, sizes = self.automaton.fallback, np.diff(self.trie.token_start)
+        """Return the states [A] in which every token that has a text, and the end, completes a
+        word.
+        """
+        fallback = self.automaton.fallback
+        sizes = np.diff(self.trie.token_start)
         if self.trie.ends[0] >= 0:
             sizes[self.trie.ends[0]] = 0
         before = np.append(0, sizes.cumsum())
         own = np.bincount(spans.state, before[spans.high] - before[spans.low], len(self.root))
-        most = (completing_root @ sizes)[self.root] + own  # tokens, some of which count more than once
+        # tokens, some of which count more than once
+        most = (completing_root @ sizes)[self.root] + own
         for depth in range(2, self.depth.max(initial=0) + 1):
             states = np.flatnonzero(self.depth == depth)
             most[states] = most[fallback[states]] + own[states]
@@ -229,12 +272,16 @@ class _Comparison:
     def _sets(self, completing_root: np.ndarray, spans: _Spans) -> TokenSets:
         """Return the tokens that complete a word in each state: those of its fallback and its own.
 
-        Ranges of many tokens, such as all that begin with a boundary, are in a row, few tokens in a list.
+        Ranges of many tokens, such as all that begin with a boundary, are in a row, few tokens in a
+        list.
         """
-        vocabulary, start, tokens = len(self.trie.group), self.trie.token_start, self.trie.tokens
+        vocabulary = len(self.trie.group)
+        start = self.trie.token_start
+        tokens = self.trie.tokens
         rows = [np.append(row[self.trie.group], False) for row in completing_root]
         lists: list[np.ndarray] = [tokens[:0]]
-        row_of, list_of = self.root.copy(), np.zeros_like(self.root)
+        row_of = self.root.copy()
+        list_of = np.zeros_like(self.root)
         row_numbers: dict[tuple[int, bytes], int] = {}
         list_numbers: dict[bytes, int] = {b"": 0}
 
@@ -251,16 +298,24 @@ class _Comparison:
             if not self.depth[state]:
                 continue
             fallback = self.automaton.fallback[state]
-            row, listed = row_of[fallback], lists[list_of[fallback]]
+            row = row_of[fallback]
+            listed = lists[list_of[fallback]]
             own = by_state[bounds[state] : bounds[state + 1]]
             if len(own):
-                parts = [tokens[start[spans.low[span]] : start[spans.high[span]]] for span in own.tolist()]
-                few = np.concatenate([tokens[:0], *(part for part in parts if len(part) <= MOST_LISTED)])
+                parts = [
+                    tokens[start[spans.low[span]] : start[spans.high[span]]]
+                    for span in own.tolist()
+                ]
+                few = np.concatenate(
+                    [tokens[:0], *(part for part in parts if len(part) <= MOST_LISTED)]
+                )
                 many = [part for part in parts if len(part) > MOST_LISTED]
                 if len(listed) + len(few) > MOST_LISTED:
-                    row, listed = with_tokens(row, listed), tokens[:0]
+                    row = with_tokens(row, listed)
+                    listed = tokens[:0]
                 if len(few) > MOST_LISTED:
-                    many, few = [few, *many], few[:0]
+                    many = [few, *many]
+                    few = few[:0]
                 if many:
                     row = with_tokens(row, np.concatenate(many))
                 listed = np.concatenate([listed, few])
@@ -286,4 +341,7 @@ def _with_ends(spans: _Spans, pairs: _Pairs, stop: np.ndarray) -> _Spans:
 
 def _columns(parts: Sequence[tuple[np.ndarray, ...]], count: int) -> list[np.ndarray]:
     """Return the concatenated columns of parts."""
-    return [np.concatenate([part[column] for part in parts]) if parts else np.zeros(0, int) for column in range(count)]
+    return [
+        np.concatenate([part[column] for part in parts]) if parts else np.zeros(0, int)
+        for column in range(count)
+    ]

@@ -11,13 +11,15 @@ N_BEST_WIDTH = 5
 """Smallest width of the beam search that replaces a search with a single candidate."""
 
 
-def argument(search: Component, name: str) -> Any:  # noqa: ANN401 - of any type
+def argument(search: Component, name: str) -> Any:
     """Return an argument of a search, or its default."""
     return search.get(name, SEARCHES.arguments(search["name"])[name].default)
 
 
 def innermost(search: Component) -> Component:
-    """Return the search whose candidates a search like ``mmi`` ranks; for another search, the search itself."""
+    """Return the search whose candidates a search like ``mmi`` ranks; for another search, the
+    search itself.
+    """
     while accepts(SEARCHES, search, "search"):
         search = argument(search, "search")
     return search
@@ -36,9 +38,15 @@ def draws(search: Component) -> bool:
 
 
 def with_next_seed(search: Component, attempt: int) -> Component:
-    """Return a search that draws with a seed of its own for each attempt; the first attempt, 0, has the search's."""
+    """Return a search that draws with a seed of its own for each attempt; the first attempt, 0, has
+    the search's.
+    """
     inner = innermost(search)
-    return with_innermost(search, {**inner, "seed": argument(inner, "seed") + attempt}) if attempt else search
+    return (
+        with_innermost(search, {**inner, "seed": argument(inner, "seed") + attempt})
+        if attempt
+        else search
+    )
 
 
 def has_candidates(search: Component) -> bool:
@@ -47,10 +55,14 @@ def has_candidates(search: Component) -> bool:
 
 
 def with_candidates(search: Component, count: int) -> Component:
-    """Return a search with at least ``count`` candidates; beam search replaces one that has a single candidate."""
+    """Return a search with at least ``count`` candidates; beam search replaces one that has a
+    single candidate.
+    """
     inner = innermost(search)
     if not has_candidates(search):
-        return with_innermost(search, {"name": "beam", "width": max(count, N_BEST_WIDTH), "candidates": count})
+        return with_innermost(
+            search, {"name": "beam", "width": max(count, N_BEST_WIDTH), "candidates": count}
+        )
     count = max(count, argument(inner, "candidates"))
     wide = {**inner, "candidates": count}
     if accepts(SEARCHES, inner, "width"):

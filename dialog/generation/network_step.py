@@ -14,7 +14,9 @@ from dialog.models.inference.ensemble import MemberRows, log_mean
 from dialog.models.seq2seq import Seq2Seq
 
 Watch = Callable[[list[int]], None]
-"""Called before each step, with the tokens of the response so far if they are known; an error ends the search."""
+"""Called before each step, with the tokens of the response so far if they are known; an error ends
+the search.
+"""
 
 
 class NetworkStep:
@@ -32,22 +34,34 @@ class NetworkStep:
         memories, states = zip(*started, strict=True)
         return MemberRows(memories), MemberRows(states)
 
-    def __call__(self, tokens: Tensor, memory: MemberRows, state: MemberRows) -> tuple[Tensor, MemberRows]:
+    def __call__(
+        self, tokens: Tensor, memory: MemberRows, state: MemberRows
+    ) -> tuple[Tensor, MemberRows]:
         """Read tokens [N, T]; return logits [N, T, V] and the new state."""
         results = [
-            model.step(tokens, *parts) for model, *parts in zip(self.models, memory.parts, state.parts, strict=True)
+            model.step(tokens, *parts)
+            for model, *parts in zip(self.models, memory.parts, state.parts, strict=True)
         ]
         logits, states = zip(*results, strict=True)
         return mean_of(logits), MemberRows(states)
 
-    def represent(self, tokens: Tensor, memory: MemberRows, state: MemberRows) -> tuple[Tensor, Tensor, MemberRows]:
-        """Read tokens [N, T]; return logits [N, T, V], the outputs of all decoders [N, T, M E] and the new state."""
+    def represent(
+        self, tokens: Tensor, memory: MemberRows, state: MemberRows
+    ) -> tuple[Tensor, Tensor, MemberRows]:
+        """Read tokens [N, T]; return logits [N, T, V], the outputs of all decoders [N, T, M E] and
+        the new state.
+        """
         results = [
-            model.decode(tokens, *parts) for model, *parts in zip(self.models, memory.parts, state.parts, strict=True)
+            model.decode(tokens, *parts)
+            for model, *parts in zip(self.models, memory.parts, state.parts, strict=True)
         ]
         decoded, states = zip(*results, strict=True)
         logits = [model.head(outputs) for model, outputs in zip(self.models, decoded, strict=True)]
-        return mean_of(logits), torch.cat([outputs.outputs for outputs in decoded], -1), MemberRows(states)
+        return (
+            mean_of(logits),
+            torch.cat([outputs.outputs for outputs in decoded], -1),
+            MemberRows(states),
+        )
 
 
 class WatchedStep(NetworkStep):
@@ -55,7 +69,8 @@ class WatchedStep(NetworkStep):
 
     Args:
         models: As in `NetworkStep`.
-        watch: Receives the tokens that the step has read, without the begin token; none unless ``shows_tokens``.
+        watch: Receives the tokens that the step has read, without the begin token; none unless
+            ``shows_tokens``.
         shows_tokens: The tokens are those of one response, in order.
     """
 
@@ -65,13 +80,19 @@ class WatchedStep(NetworkStep):
         self.shows_tokens = shows_tokens
         self.tokens: list[int] = []
 
-    def __call__(self, tokens: Tensor, memory: MemberRows, state: MemberRows) -> tuple[Tensor, MemberRows]:
+    def __call__(
+        self, tokens: Tensor, memory: MemberRows, state: MemberRows
+    ) -> tuple[Tensor, MemberRows]:
         """Read tokens [N, T]; return logits [N, T, V] and the new state."""
         self._report(tokens)
         return super().__call__(tokens, memory, state)
 
-    def represent(self, tokens: Tensor, memory: MemberRows, state: MemberRows) -> tuple[Tensor, Tensor, MemberRows]:
-        """Read tokens [N, T]; return logits [N, T, V], the outputs of all decoders [N, T, M E] and the new state."""
+    def represent(
+        self, tokens: Tensor, memory: MemberRows, state: MemberRows
+    ) -> tuple[Tensor, Tensor, MemberRows]:
+        """Read tokens [N, T]; return logits [N, T, V], the outputs of all decoders [N, T, M E] and
+        the new state.
+        """
         self._report(tokens)
         return super().represent(tokens, memory, state)
 

@@ -1,7 +1,7 @@
 """Words that a response must contain, found in its text.
 
-Shapes: N rows, V vocabulary, A states of the automaton, W words, U usual tokens. A set of words is a number; its bit w
-stands for word w.
+Shapes: N rows, V vocabulary, A states of the automaton, W words, U usual tokens. A set of words is
+a number; its bit w stands for word w.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ UNREACHABLE = 10**6
 class RequiredWords:
     """Number of tokens that each state of a response still needs until it contains all words.
 
-    ``needed[a, m]`` is the smallest number of usual tokens that lead from state a, with the words m missing, to a text
-    that contains all of them. Words may share tokens, and a word that breaks off counts nothing: the automaton follows
-    the text, not the tokens.
+    ``needed[a, m]`` is the smallest number of usual tokens that lead from state a, with the words m
+    missing, to a text that contains all of them. Words may share tokens, and a word that breaks off
+    counts nothing: the automaton follows the text, not the tokens.
     """
 
     after: Tensor  # [A, V], the state after a token
@@ -37,11 +37,15 @@ class RequiredWords:
     start: int
 
     @classmethod
-    def build(cls, words: Sequence[str], pieces: Sequence[bytes], usual: Sequence[int]) -> RequiredWords:
-        """Build the tables for words, the bytes of each token, and the tokens of the words' usual spellings.
+    def build(
+        cls, words: Sequence[str], pieces: Sequence[bytes], usual: Sequence[int]
+    ) -> RequiredWords:
+        """Build the tables for words, the bytes of each token, and the tokens of the words' usual
+        spellings.
 
         Raises:
-            ValueError: too many words, one without a letter or digit, or one that the usual tokens do not spell.
+            ValueError: too many words, one without a letter or digit, or one that the usual tokens
+                do not spell.
         """
         if len(words) > MOST:
             raise ValueError(f"{len(words)} required words; give at most {MOST}")
@@ -83,13 +87,17 @@ class RequiredWords:
         return self.after[states, tokens], missing & ~self.occurring[states, tokens]
 
     def needed_after(self, states: Tensor, missing: Tensor, tokens: Tensor) -> Tensor:
-        """Return how many tokens are needed after one more token; all of one shape, or broadcast."""
+        """Return how many tokens are needed after one more token; all of one shape, or
+        broadcast.
+        """
         return self.needed[self.advance(states, missing, tokens)]
 
     def force(self, preferences: Tensor, states: Tensor, missing: Tensor, hurry: Tensor) -> Tensor:
-        """Keep only tokens that lead to a missing word where a row is in a hurry [N] or a word has begun.
+        """Keep only tokens that lead to a missing word where a row is in a hurry [N] or a word has
+        begun.
 
-        A word that has just been completed keeps its boundary. Where all these tokens are masked, nothing is forced.
+        A word that has just been completed keeps its boundary. Where all these tokens are masked,
+        nothing is forced.
 
         Args:
             preferences: Of the next token [N, V].
@@ -110,8 +118,12 @@ class RequiredWords:
         return torch.where(possible, masked, preferences)
 
 
-def token_tables(automaton: WordAutomaton, pieces: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the states [A, V] after each token of each state, and the words [A, V] that it completes."""
+def token_tables(
+    automaton: WordAutomaton, pieces: Sequence[bytes]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the states [A, V] after each token of each state, and the words [A, V] that it
+    completes.
+    """
     states = np.arange(len(automaton.goto))
     after = np.empty((len(states), len(pieces)), dtype=np.int64)
     occurring = np.zeros_like(after)
@@ -124,7 +136,9 @@ def token_tables(automaton: WordAutomaton, pieces: Sequence[bytes]) -> tuple[np.
     return after, occurring
 
 
-def tokens_needed(after: np.ndarray, occurring: np.ndarray, at_end: np.ndarray, words: int) -> np.ndarray:
+def tokens_needed(
+    after: np.ndarray, occurring: np.ndarray, at_end: np.ndarray, words: int
+) -> np.ndarray:
     """Return the smallest numbers of tokens [A, 2^W] to the end of all missing words.
 
     Args:
@@ -138,7 +152,9 @@ def tokens_needed(after: np.ndarray, occurring: np.ndarray, at_end: np.ndarray, 
         left = missing & ~occurring  # [A, U]
         needed[missing & ~at_end == 0, missing] = 0
         while True:
-            shorter = np.minimum(needed[:, missing], 1 + needed[after, left].min(1, initial=UNREACHABLE))
+            shorter = np.minimum(
+                needed[:, missing], 1 + needed[after, left].min(1, initial=UNREACHABLE)
+            )
             if (shorter == needed[:, missing]).all():
                 break
             needed[:, missing] = shorter

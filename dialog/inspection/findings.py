@@ -65,11 +65,15 @@ class Finding:
 
 
 ReadDialogues = Callable[[str, Collection[int]], dict[int, Dialogue]]
-"""Reads dialogues of a split again, by number; it stops at the last one, so early numbers cost least."""
+"""Reads dialogues of a split again, by number; it stops at the last one, so early numbers cost
+least.
+"""
 
 
 class Section(Protocol):
-    """One check of an inspection; it receives every usable dialogue once, of validation, then test, then train."""
+    """One check of an inspection; it receives every usable dialogue once, of validation, then test,
+    then train.
+    """
 
     def add(self, split: str, dialogue: Dialogue) -> None:
         """Add a dialogue, without its empty turns."""

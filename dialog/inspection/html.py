@@ -18,17 +18,29 @@ WIDE_TABLE = 64
 QUOTED_COLUMNS = 1000
 """Columns to which a quoted text is truncated."""
 
-SEVERITIES = {"bad": ("✗", "needs fixing"), "look": ("!", "worth a look"), "good": ("✓", "no action needed")}
+SEVERITIES = {
+    "bad": ("✗", "needs fixing"),
+    "look": ("!", "worth a look"),
+    "good": ("✓", "no action needed"),
+}
 
 
 def write_html(inspection: Inspection, path: Path, *, title: str, command: str) -> None:
-    """Write an inspection as a page; text of the corpus is escaped and adds neither elements nor addresses."""
+    """Write an inspection as a page; text of the corpus is escaped and adds neither elements nor
+    addresses.
+    """
     sizes = [
         {"split": split, **{key: count(number) for key, number in size.items()}}
         for split, size in inspection.sizes.items()
     ]
     findings = [_finding(name, finding) for name, finding in inspection.findings.items()]
-    values = {"title": title, "command": command, "sizes": sizes, "severities": SEVERITIES, "findings": findings}
+    values = {
+        "title": title,
+        "command": command,
+        "sizes": sizes,
+        "severities": SEVERITIES,
+        "findings": findings,
+    }
     write_text(path, render_page("dialog.inspection", "inspection.html.j2", printable_json(values)))
 
 
@@ -50,13 +62,23 @@ def _finding(name: str, finding: Finding) -> dict[str, Any]:
 def _detail(detail: Table | BarChart | Quotation) -> dict[str, Any]:
     match detail:
         case Table(caption, header, rows):
-            widths = [max(display_width(row[column]) for row in (header, *rows)) + 2 for column in range(len(header))]
+            widths = [
+                max(display_width(row[column]) for row in (header, *rows)) + 2
+                for column in range(len(header))
+            ]
             wide = sum(widths) > WIDE_TABLE
-            return {"kind": "table", "caption": caption, "header": header, "rows": rows, "wide": wide}
+            return {
+                "kind": "table",
+                "caption": caption,
+                "header": header,
+                "rows": rows,
+                "wide": wide,
+            }
         case BarChart(caption, bars):
             longest = max((size for _, size, _ in bars), default=0) or 1
             drawn = [
-                {"label": label, "width": f"{100 * size / longest:.4g}", "note": note} for label, size, note in bars
+                {"label": label, "width": f"{100 * size / longest:.4g}", "note": note}
+                for label, size, note in bars
             ]
             return {"kind": "bars", "caption": caption, "bars": drawn}
         case Quotation(caption, lines):

@@ -26,7 +26,9 @@ from dialog.report.progress import ProgressBars
 
 FORMAT = 1
 SPLIT_ORDER = (*EVALUATED, "train")
-"""Evaluated splits come first, so that training dialogues can be compared with them as they are read."""
+"""Evaluated splits come first, so that training dialogues can be compared with them as they are
+read.
+"""
 
 KEEP_ALL = ExampleRules(None, first_turns=True, normalise=False, max_turn_characters=sys.maxsize)
 """Rules that keep every dialogue with text, and change no text."""
@@ -70,21 +72,29 @@ class Inspection(NamedTuple):
 
 
 def inspect(
-    corpus: Corpus, tokens: Section | None = None, *, rules: ExampleRules = KEEP_ALL, quiet: bool = False
+    corpus: Corpus,
+    tokens: Section | None = None,
+    *,
+    rules: ExampleRules = KEEP_ALL,
+    quiet: bool = False,
 ) -> Inspection:
     """Inspect a corpus in one pass, and read the dialogues that findings quote again.
 
-    Needs about 100 bytes per turn, 8 per word and 1.4 KB per dialogue, and the texts of validation and test.
+    Needs about 100 bytes per turn, 8 per word and 1.4 KB per dialogue, and the texts of validation
+    and test.
 
     Args:
         corpus: Corpus to inspect.
         tokens: Tokenizer section, made with the same rules; None leaves it out.
-        rules: Rules that select and change the inspected dialogues; malformed records are counted, never raised.
+        rules: Rules that select and change the inspected dialogues; malformed records are counted,
+            never raised.
         quiet: Show no progress on standard error.
     """
     rules = replace(rules, malformed=DROP)
     records = RecordSection()
-    sections: dict[str, Section] = {name: make_section(rules) for name, make_section in SECTIONS.items()}
+    sections: dict[str, Section] = {
+        name: make_section(rules) for name, make_section in SECTIONS.items()
+    }
     if tokens is not None:
         sections["tokens"] = tokens
 
@@ -95,7 +105,9 @@ def inspect(
         for split in SPLIT_ORDER:
             task = f"inspecting {split}"
             bars.show(task, 0, None)
-            for number, dialogue in enumerate(_usable_dialogues(corpus, rules, split, records), start=1):
+            for number, dialogue in enumerate(
+                _usable_dialogues(corpus, rules, split, records), start=1
+            ):
                 for section in sections.values():
                     section.add(split, dialogue)
                 bars.show(task, number, None)
@@ -119,7 +131,9 @@ def _usable_dialogues(
             yield dialogue
 
 
-def _read_numbered(corpus: Corpus, rules: ExampleRules, split: str, numbers: set[int]) -> dict[int, Dialogue]:
+def _read_numbered(
+    corpus: Corpus, rules: ExampleRules, split: str, numbers: set[int]
+) -> dict[int, Dialogue]:
     """Read a split again, up to the last of the numbered dialogues."""
     dialogues: dict[int, Dialogue] = {}
     if numbers:

@@ -11,7 +11,9 @@ LABELS = tuple(f"p{percent}" if percent < 100 else "max" for percent in PERCENTS
 
 
 def percentiles(sizes: Integers) -> list[int]:
-    """For each p of `PERCENTS`, return the smallest size that at least p % do not exceed; 0 without sizes."""
+    """For each p of `PERCENTS`, return the smallest size that at least p % do not exceed; 0 without
+    sizes.
+    """
     if not len(sizes):
         return [0] * len(PERCENTS)
     return [int(size) for size in np.percentile(sizes, PERCENTS, method="inverted_cdf")]

@@ -11,21 +11,30 @@ from dialog.inspection.inspect import Inspection
 from dialog.report.formats.numbers import count
 from dialog.report.terminal import display_width, fitting_length, one_line, truncate
 
-MARKS: dict[Severity, tuple[str, str]] = {"good": ("✓", "green"), "look": ("!", "yellow"), "bad": ("✗", "red")}
+MARKS: dict[Severity, tuple[str, str]] = {
+    "good": ("✓", "green"),
+    "look": ("!", "yellow"),
+    "bad": ("✗", "red"),
+}
 MINIMUM_WIDTH = 60
-LABEL_WIDTH, BAR_WIDTH = 34, 30
+LABEL_WIDTH = 34
+BAR_WIDTH = 30
 QUOTED_LINES = 3
 """Lines to which a quoted text is truncated."""
 
 
 def to_text(inspection: Inspection, title: str, width: int) -> str:
-    """Format an inspection in lines of at most `width` columns; control characters of the corpus are escaped."""
+    """Format an inspection in lines of at most `width` columns; control characters of the corpus
+    are escaped.
+    """
     return "\n".join(_lines(inspection, title, max(MINIMUM_WIDTH, width))) + "\n"
 
 
 def _lines(inspection: Inspection, title: str, width: int) -> Iterator[str]:
     yield click.style(truncate(one_line(title), width), bold=True)
-    yield from _table(Table("", ("", "dialogues", "turns", "turns per dialogue"), _sizes(inspection)), width)
+    yield from _table(
+        Table("", ("", "dialogues", "turns", "turns per dialogue"), _sizes(inspection)), width
+    )
     yield ""
     yield from _overview(inspection.findings, width)
     for finding in inspection.findings.values():
@@ -35,7 +44,12 @@ def _lines(inspection: Inspection, title: str, width: int) -> Iterator[str]:
 
 def _sizes(inspection: Inspection) -> tuple[tuple[str, ...], ...]:
     return tuple(
-        (split, count(size["dialogues"]), count(size["turns"]), f"{size['turns'] / max(size['dialogues'], 1):.2f}")
+        (
+            split,
+            count(size["dialogues"]),
+            count(size["turns"]),
+            f"{size['turns'] / max(size['dialogues'], 1):.2f}",
+        )
         for split, size in inspection.sizes.items()
     )
 
@@ -46,20 +60,27 @@ def _overview(findings: dict[str, Finding], width: int) -> Iterator[str]:
     for finding in findings.values():
         mark, colour = MARKS[finding.severity]
         headline = truncate(one_line(finding.headline), width - title_width - 4)
-        yield f"  {click.style(mark, fg=colour, bold=True)} {finding.title:<{title_width}}{headline}"
+        yield (
+            f"  {click.style(mark, fg=colour, bold=True)} {finding.title:<{title_width}}{headline}"
+        )
 
 
 def _finding(finding: Finding, width: int) -> Iterator[str]:
     mark, colour = MARKS[finding.severity]
     rule = "─" * max(0, width - display_width(finding.title) - 5)
-    yield f"{click.style(f'{mark} {finding.title}', fg=colour, bold=True)}  {click.style(rule, dim=True)}"
+    yield (
+        f"{click.style(f'{mark} {finding.title}', fg=colour, bold=True)} "
+        f" {click.style(rule, dim=True)}"
+    )
     yield from _wrapped(finding.summary, width, "  ")
     for detail in finding.details:
         yield ""
         yield from _detail(detail, width)
     if finding.advice:
         yield ""
-        yield from (click.style(line, fg="cyan") for line in _wrapped(finding.advice, width, "  → ", "    "))
+        yield from (
+            click.style(line, fg="cyan") for line in _wrapped(finding.advice, width, "  → ", "    ")
+        )
 
 
 def _detail(detail: Table | BarChart | Quotation, width: int) -> Iterator[str]:
@@ -76,12 +97,17 @@ def _detail(detail: Table | BarChart | Quotation, width: int) -> Iterator[str]:
 def _table(table: Table, width: int) -> Iterator[str]:
     lines = ([one_line(cell) for cell in row] for row in (table.header, *table.rows))
     rows = [[label, *(truncate(cell, LABEL_WIDTH) for cell in cells)] for label, *cells in lines]
-    cell_widths = [max(display_width(row[column]) for row in rows) for column in range(1, len(table.header))]
+    cell_widths = [
+        max(display_width(row[column]) for row in rows) for column in range(1, len(table.header))
+    ]
     rest = sum(cell_widths) + 2 * len(cell_widths)
     label_width = min(max(display_width(row[0]) for row in rows), max(12, width - rest - 4))
     for number, row in enumerate(rows):
         label = truncate(row[0], label_width)
-        cells = (" " * (size + 2 - display_width(cell)) + cell for cell, size in zip(row[1:], cell_widths, strict=True))
+        cells = (
+            " " * (size + 2 - display_width(cell)) + cell
+            for cell, size in zip(row[1:], cell_widths, strict=True)
+        )
         line = f"    {label}{' ' * (label_width - display_width(label))}{''.join(cells)}"
         yield click.style(line, bold=True) if number == 0 else line
 
@@ -93,11 +119,16 @@ def _bar_chart(chart: BarChart, width: int) -> Iterator[str]:
     note_width = max((display_width(note) for _, _, note in chart.bars), default=0)
     bar_width = max(10, min(BAR_WIDTH, width - label_width - note_width - 8))
     for label, (_, size, note) in zip(labels, chart.bars, strict=True):
-        yield f"    {label}{' ' * (label_width - display_width(label))}  {_bar(size / longest, bar_width)}  {note}"
+        yield (
+            f"    {label}{' ' * (label_width - display_width(label))} "
+            f" {_bar(size / longest, bar_width)}  {note}"
+        )
 
 
 def _bar(fraction: float, width: int) -> str:
-    """Draw a fraction of `width` columns, in eighths of a column; a fraction above 0 is always visible."""
+    """Draw a fraction of `width` columns, in eighths of a column; a fraction above 0 is always
+    visible.
+    """
     eighths = max(round(fraction * width * 8), 1 if fraction > 0 else 0)
     full, rest = divmod(eighths, 8)
     drawn = "█" * full + ("▏▎▍▌▋▊▉"[rest - 1] if rest else "")
@@ -117,11 +148,13 @@ def _quotation(quotation: Quotation, width: int) -> Iterator[str]:
 def _wrapped(text: str, width: int, first_indent: str, indent: str | None = None) -> Iterator[str]:
     """Break a text into lines of at most `width` columns, between words where possible."""
     indent = first_indent if indent is None else indent
-    line, is_blank = first_indent, True
+    line = first_indent
+    is_blank = True
     for word in one_line(text).split(" "):
         if not is_blank and display_width(line) + 1 + display_width(word) > width:
             yield line
-            line, is_blank = indent, True
+            line = indent
+            is_blank = True
         line += word if is_blank else f" {word}"
         is_blank = False
         while display_width(line) > width:

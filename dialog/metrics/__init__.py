@@ -1,7 +1,9 @@
-"""Metrics of generated responses and of the likelihood of references, as `torchmetrics.Metric` classes.
+"""Metrics of generated responses and of the likelihood of references, as `torchmetrics.Metric`
+classes.
 
-Read first: `likelihood.py`; `additive.py` explains the sums, `counts.py` the counts of n-grams. `family.py` builds the
-metrics of an evaluation, and `measurement.py` applies them to the responses of a system.
+Read first: `likelihood.py`; `additive.py` explains the sums, `counts.py` the counts of n-grams.
+`family.py` builds the metrics of an evaluation, and `measurement.py` applies them to the responses
+of a system.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Metrics that are functions of sums: the sums are exact, so neither the order nor the number of processes matters."""
+"""Metrics that are functions of sums: the sums are exact, so neither the order nor the number of
+processes matters.
+"""
 
 from __future__ import annotations
 
@@ -16,33 +18,39 @@ Statistic = Tensor | float | Sequence[float]
 """One number, or one for each response or batch."""
 Numbers = Any
 """One number, or an array of numbers [...]."""
-COARSE, FINE = 2.0**16, 2.0**48
+COARSE = 2.0**16
+FINE = 2.0**48
 """A statistic is rounded to a multiple of 1 / FINE and split at 1 / COARSE."""
 SHARES = ("answer_accuracy", "alignment_accuracy")
-"""Keys of the shares against copies that a corpus records, of which responses.jsonl has no fields."""
+"""Keys of the shares against copies that a corpus records, of which responses.jsonl has no fields.
+"""
 
 
 class AdditiveMetric(Metric):
     """Metric that is a function of sums of statistics over responses.
 
-    Each statistic is rounded to a multiple of 2^-48 and split into a multiple of 2^-16 and a rest. Sums of either are
-    exact in float64 (below 2^37, for up to 4 million updates), so the value is bit-identical for any order of the
-    responses, any batches and any number of processes.
+    Each statistic is rounded to a multiple of 2^-48 and split into a multiple of 2^-16 and a rest.
+    Sums of either are exact in float64 (below 2^37, for up to 4 million updates), so the value is
+    bit-identical for any order of the responses, any batches and any number of processes.
 
-    A subclass sets `size`, the number of its statistics, defines `statistics_of` the inputs and `value` of the sums,
-    and passes the statistics to `add` in `update`. So any subset or resample of responses can be scored from the
-    statistics of each.
+    A subclass sets `size`, the number of its statistics, defines `statistics_of` the inputs and
+    `value` of the sums, and passes the statistics to `add` in `update`. So any subset or resample
+    of responses can be scored from the statistics of each.
     """
 
     full_state_update = False
     size: ClassVar[int]
     statistics_of: ClassVar[Callable[..., Tensor]]
-    """From the inputs of `update` to the statistics of each response, in the order of `value`: float64 [N, size]."""
+    """From the inputs of `update` to the statistics of each response, in the order of `value`:
+    float64 [N, size].
+    """
     value: ClassVar[Callable[..., Numbers]]
-    """From the `size` sums, weighted or not, to the metric; each sum is a number or an array [...], as is the value."""
+    """From the `size` sums, weighted or not, to the metric; each sum is a number or an array [...],
+    as is the value.
+    """
     sums: Tensor  # [size, 2], float64 in any precision of the module
 
-    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - of torchmetrics.Metric
+    def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.add_state("sums", torch.zeros(self.size, 2, dtype=torch.float64), dist_reduce_fx="sum")
 
@@ -56,11 +64,15 @@ class AdditiveMetric(Metric):
         return torch.tensor(float(self.value(*sums)), dtype=torch.float64, device=self.device)
 
     def value_of(self, statistics: NDArray[np.float64]) -> float:
-        """Return the metric of the responses with these statistics [N, size], equal to that of `compute`."""
+        """Return the metric of the responses with these statistics [N, size], equal to that of
+        `compute`.
+        """
         return float(self.value(*exact_sums(torch.from_numpy(statistics)).sum(-1).tolist()))
 
     def _columns(self, *statistics: Statistic) -> Tensor:
-        """Return numbers as float64 [N, size]; a single number beside several is that of each response."""
+        """Return numbers as float64 [N, size]; a single number beside several is that of each
+        response.
+        """
         columns = [self._column(statistic) for statistic in statistics]
         length = max(map(len, columns), key=lambda size: size != 1)
         return torch.stack([column.expand(length) for column in columns], dim=1)
@@ -69,10 +81,16 @@ class AdditiveMetric(Metric):
         """Return float64 [N], or [1] for a single number; does not wait for the device."""
         if isinstance(statistic, int | float):
             return torch.full((1,), statistic, dtype=torch.float64, device=self.device)
-        return torch.as_tensor(statistic, dtype=torch.float64, device=self.device).detach().flatten()
+        return (
+            torch.as_tensor(statistic, dtype=torch.float64, device=self.device).detach().flatten()
+        )
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = "") -> AdditiveMetric:
-        """Move the sums to another device; they stay float64 if the module is converted to a lower precision."""
+    def _apply(
+        self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = ""
+    ) -> AdditiveMetric:
+        """Move the sums to another device; they stay float64 if the module is converted to a lower
+        precision.
+        """
         super()._apply(lambda tensor: fn(tensor).to(tensor.dtype), exclude_state)
         return self
 
@@ -85,7 +103,8 @@ class ResponseMetric(AdditiveMetric):
         """Return the sufficient statistics of one response."""
 
     def statistics_of(self, responses: Sequence[str], references: Sequence[str]) -> Tensor:
-        """Return the statistics of responses and their references, raw text in the same order: float64 [N, size].
+        """Return the statistics of responses and their references, raw text in the same order:
+        float64 [N, size].
 
         Raises:
             ValueError: the numbers of responses and references differ.
@@ -118,14 +137,20 @@ class Share(AdditiveMetric):
 
 
 def exact_sums(statistics: Tensor) -> Tensor:
-    """Return the sums of the coarse and of the fine parts of statistics [N, size]: float64 [size, 2]."""
+    """Return the sums of the coarse and of the fine parts of statistics [N, size]: float64 [size,
+    2].
+    """
     coarse = (statistics * COARSE).round() / COARSE
-    fine = ((statistics - coarse).nan_to_num() * FINE).round() / FINE  # the rest of infinity is not a number
+    # the rest of infinity is not a number
+    fine = ((statistics - coarse).nan_to_num() * FINE).round() / FINE
     return torch.stack([coarse.sum(0), fine.sum(0)], dim=1)
 
 
 def ratio(numerator: Numbers, denominator: Numbers, *, empty: float = float("nan")) -> Numbers:
-    """Return numerator / denominator, or `empty` where the denominator is 0; of numbers or arrays [...]."""
-    numerator, denominator = np.asarray(numerator, dtype=np.float64), np.asarray(denominator, dtype=np.float64)
+    """Return numerator / denominator, or `empty` where the denominator is 0; of numbers or arrays
+    [...].
+    """
+    numerator = np.asarray(numerator, dtype=np.float64)
+    denominator = np.asarray(denominator, dtype=np.float64)
     quotient = numerator / np.where(denominator, denominator, 1)
     return np.where(denominator, quotient, empty)[()]

@@ -20,14 +20,15 @@ ORDER = 4
 class SacreBLEU(ResponseMetric):
     """Corpus BLEU-4 = 100 * BP * (p_1 p_2 p_3 p_4)^(1/4) against one reference per response.
 
-    BP is the brevity penalty, p_n the clipped n-gram precision of the corpus (Papineni et al. 2002, ACL), with the
-    sacrebleu library's tokenization and exponential smoothing (Post 2018, WMT); 0 without responses.
+    BP is the brevity penalty, p_n the clipped n-gram precision of the corpus (Papineni et al. 2002,
+    ACL), with the sacrebleu library's tokenization and exponential smoothing (Post 2018, WMT); 0
+    without responses.
 
     Args:
         tokenize: A tokenization of sacrebleu; None chooses it by the language.
         lowercase: Whether to ignore case.
-        language: ISO 639-1 code: zh uses "zh", ja "ja-mecab" if mecab-python3 and ipadic are installed, a language
-            without spaces otherwise "char", all others "13a".
+        language: ISO 639-1 code: zh uses "zh", ja "ja-mecab" if mecab-python3 and ipadic are
+            installed, a language without spaces otherwise "char", all others "13a".
     """
 
     higher_is_better = True
@@ -39,28 +40,38 @@ class SacreBLEU(ResponseMetric):
         tokenize: str | None = None,
         lowercase: bool = False,
         language: str = UNDETERMINED,
-        **options: Any,  # noqa: ANN401 - of torchmetrics.Metric
+        **options: Any,
     ) -> None:
         from sacrebleu.metrics.bleu import BLEU as LIBRARY
 
         super().__init__(**options)
         tokenize = tokenize or tokenization(language)
         if tokenize not in LIBRARY.TOKENIZERS:
-            raise ValueError(f"tokenize is {tokenize!r}; choose from {', '.join(sorted(LIBRARY.TOKENIZERS))}")
+            raise ValueError(
+                f"tokenize is {tokenize!r}; choose from {', '.join(sorted(LIBRARY.TOKENIZERS))}"
+            )
         # force: dialogue corpora are tokenized, which the library would warn about at every call
         self.tokenize = tokenize
-        self.bleu = LIBRARY(tokenize=tokenize, lowercase=lowercase, max_ngram_order=self.order, force=True)
+        self.bleu = LIBRARY(
+            tokenize=tokenize, lowercase=lowercase, max_ngram_order=self.order, force=True
+        )
 
     def statistics(self, response: str, reference: str) -> tuple[int, ...]:
-        """Return the lengths of response and reference, 4 counts of matching n-grams, and 4 of all n-grams."""
+        """Return the lengths of response and reference, 4 counts of matching n-grams, and 4 of all
+        n-grams.
+        """
         if self.bleu.lowercase:
-            response, reference = response.lower(), reference.lower()
+            response = response.lower()
+            reference = reference.lower()
         return matching_ngrams(self.tokenize, response, reference)
 
     def value(self, *sums: Numbers) -> Numbers:
-        """Return BLEU: an order without a match has the precision 1 / (2^k * n-grams), k such orders up to it."""
+        """Return BLEU: an order without a match has the precision 1 / (2^k * n-grams), k such
+        orders up to it.
+        """
         response_length, reference_length, *counts = np.broadcast_arrays(*map(np.asarray, sums))
-        matches, totals = np.stack(counts[: self.order]), np.stack(counts[ORDER : ORDER + self.order])
+        matches = np.stack(counts[: self.order])
+        totals = np.stack(counts[ORDER : ORDER + self.order])
         zero = matches == 0
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             precisions = 100.0 * np.where(zero, 0.5 ** zero.cumsum(0), matches) / totals
@@ -91,7 +102,7 @@ class BLEU(SacreBLEU):
         tokenize: str | None = None,
         lowercase: bool = False,
         language: str = UNDETERMINED,
-        **options: Any,  # noqa: ANN401 - of torchmetrics.Metric
+        **options: Any,
     ) -> None:
         if not 1 <= n <= ORDER:
             raise ValueError(f"n is {n}; give 1 to {ORDER}")
@@ -108,20 +119,31 @@ def tokenization(language: str) -> str:
 
 @lru_cache(maxsize=8192)
 def matching_ngrams(tokenize: str, response: str, reference: str) -> tuple[int, ...]:
-    """Return the statistics of `SacreBLEU`; remembered, since the metrics of all orders need them."""
+    """Return the statistics of `SacreBLEU`; remembered, since the metrics of all orders need
+    them.
+    """
     own, gold = (tokenizer(tokenize)(text.rstrip()).split() for text in (response, reference))
-    return len(own), len(gold), *shared_ngrams(own, gold, ORDER), *(max(0, len(own) - n) for n in range(ORDER))
+    return (
+        len(own),
+        len(gold),
+        *shared_ngrams(own, gold, ORDER),
+        *(max(0, len(own) - n) for n in range(ORDER)),
+    )
 
 
 def shared_ngrams(own: Sequence[str], gold: Sequence[str], order: int) -> list[int]:
-    """Return the number of n-grams that two texts share, for n = 1 to ``order``; repeated ones as often as in both.
+    """Return the number of n-grams that two texts share, for n = 1 to ``order``; repeated ones as
+    often as in both.
 
     Texts without a shared n-gram share no longer one, so these are not counted.
     """
     shared = [0] * order
     for n in range(1, order + 1):
-        first, second = ngrams(own, n), ngrams(gold, n)
-        shared[n - 1] = sum([min(count, second[ngram]) for ngram, count in first.items() if ngram in second])
+        first = ngrams(own, n)
+        second = ngrams(gold, n)
+        shared[n - 1] = sum(
+            [min(count, second[ngram]) for ngram, count in first.items() if ngram in second]
+        )
         if not shared[n - 1]:
             break
     return shared

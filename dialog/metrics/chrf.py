@@ -14,11 +14,14 @@ BETA = 2
 
 
 class ChrF(ResponseMetric):
-    """chrF2 = 100 * (1 + 4) P R / (4 P + R) of character n-grams against one reference. Popovic (2015), WMT.
+    """chrF2 = 100 * (1 + 4) P R / (4 P + R) of character n-grams against one reference.
 
-    P and R are the means over n = 1 to 6 of matching n-grams / n-grams of the responses, and of the references, over
-    the whole corpus; white space is removed. An order without n-grams on either side is left out. Equal to the
-    sacrebleu library; 0 without responses. Longer responses score higher: random ones of DailyDialog 11.5.
+    Popovic (2015), WMT.
+
+    P and R are the means over n = 1 to 6 of matching n-grams / n-grams of the responses, and of the
+    references, over the whole corpus; white space is removed. An order without n-grams on either
+    side is left out. Equal to the sacrebleu library; 0 without responses. Longer responses score
+    higher: random ones of DailyDialog 11.5.
 
     Args:
         lowercase: Whether to ignore case.
@@ -27,23 +30,28 @@ class ChrF(ResponseMetric):
     higher_is_better = True
     size = 3 * ORDER
 
-    def __init__(self, lowercase: bool = False, **options: Any) -> None:  # noqa: ANN401 - of torchmetrics.Metric
+    def __init__(self, lowercase: bool = False, **options: Any) -> None:
         from sacrebleu.metrics.chrf import CHRF  # the import takes 0.2 s
 
         super().__init__(**options)
         self.chrf = CHRF(char_order=ORDER, beta=BETA, lowercase=lowercase)
 
     def statistics(self, response: str, reference: str) -> list[int]:
-        """Return for each n the n-grams of the response, of the reference, and the matching ones."""
+        """Return for each n the n-grams of the response, of the reference, and the matching
+        ones.
+        """
         texts = [self._characters(text) for text in (response, reference)]
         row: list[int] = []
         matches = 1
         for n in range(1, ORDER + 1):
             if matches:  # texts that share no n-gram share no longer one
                 first, second = (
-                    Counter([text[start : start + n] for start in range(len(text) - n + 1)]) for text in texts
+                    Counter([text[start : start + n] for start in range(len(text) - n + 1)])
+                    for text in texts
                 )
-                matches = sum([min(count, second[ngram]) for ngram, count in first.items() if ngram in second])
+                matches = sum(
+                    [min(count, second[ngram]) for ngram, count in first.items() if ngram in second]
+                )
             sizes = [max(0, len(text) - n + 1) for text in texts]
             row += [sizes[0] if sizes[1] else 0, sizes[1], matches]
         return row
@@ -51,7 +59,9 @@ class ChrF(ResponseMetric):
     def value(self, *sums: Numbers) -> Numbers:
         """Return chrF."""
         response, reference, matches = (
-            np.stack(np.broadcast_arrays(*sums)).reshape(ORDER, 3, *np.shape(sums[0])).swapaxes(0, 1)
+            np.stack(np.broadcast_arrays(*sums))
+            .reshape(ORDER, 3, *np.shape(sums[0]))
+            .swapaxes(0, 1)
         )
         used = (response > 0) & (reference > 0)
         orders = np.maximum(used.sum(0), 1)

@@ -1,4 +1,6 @@
-"""Metrics that are functions of how often each item occurs in all responses, such as the n-grams of distinct-n."""
+"""Metrics that are functions of how often each item occurs in all responses, such as the n-grams of
+distinct-n.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,17 @@ Item = tuple[str, ...]
 
 
 class Items(NamedTuple):
-    """Hashes of the items of N responses, one response after the other [M], and the number of each response [N]."""
+    """Hashes of the items of N responses, one response after the other [M], and the number of each
+    response [N].
+    """
 
     hashes: NDArray[np.int64]
     sizes: NDArray[np.int64]
 
     def counts(self, rows: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
-        """Return the occurrences of each distinct item [types], in all responses or in those selected by a mask [N]."""
+        """Return the occurrences of each distinct item [types], in all responses or in those
+        selected by a mask [N].
+        """
         hashes = self.hashes if rows is None else self.hashes[np.repeat(rows, self.sizes)]
         return np.unique(hashes, return_counts=True)[1]
 
@@ -37,21 +43,24 @@ class Items(NamedTuple):
 class CountMetric(Metric):
     """Metric that is a function of the number of occurrences of each item in all responses.
 
-    No sum counts the distinct items of several processes. The state is therefore a 64-bit hash of each item, the
-    hashes of all processes are concatenated, and equal hashes are counted: exact unless two items collide (probability
-    3e-8 for a million distinct items). It takes 8 bytes per item.
+    No sum counts the distinct items of several processes. The state is therefore a 64-bit hash of
+    each item, the hashes of all processes are concatenated, and equal hashes are counted: exact
+    unless two items collide (probability 3e-8 for a million distinct items). It takes 8 bytes per
+    item.
 
-    A subclass defines the `items` of a response and `value` of the counts. So any subset or resample of responses can
-    be scored from `items_of` them.
+    A subclass defines the `items` of a response and `value` of the counts. So any subset or
+    resample of responses can be scored from `items_of` them.
     """
 
     full_state_update = False
     higher_is_better = None
     value: ClassVar[Callable[..., Numbers]]
-    """From the counts of each item [..., types], zeros included, to the metric [...]; 0 without items."""
+    """From the counts of each item [..., types], zeros included, to the metric [...]; 0 without
+    items.
+    """
     hashes: list[Tensor] | Tensor
 
-    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - of torchmetrics.Metric
+    def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.add_state("hashes", [], dist_reduce_fx="cat")
         self.reset()
@@ -74,7 +83,9 @@ class CountMetric(Metric):
     def compute(self) -> Tensor:
         """Return `value` of all counts, in float64."""
         counts = torch.unique(dim_zero_cat(self.hashes), return_counts=True)[1]
-        return torch.tensor(float(self.value(counts.cpu().numpy())), dtype=torch.float64, device=self.device)
+        return torch.tensor(
+            float(self.value(counts.cpu().numpy())), dtype=torch.float64, device=self.device
+        )
 
     def reset(self) -> None:
         """Forget all responses; a process without any has hashes of the same type as the others."""
@@ -89,7 +100,7 @@ class NgramCountMetric(CountMetric):
         n: Words of an n-gram.
     """
 
-    def __init__(self, n: int, **options: Any) -> None:  # noqa: ANN401 - of torchmetrics.Metric
+    def __init__(self, n: int, **options: Any) -> None:
         if n < 1:
             raise ValueError(f"n is {n}; give at least 1")
         super().__init__(**options)

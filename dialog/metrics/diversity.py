@@ -1,8 +1,9 @@
 """Diversity and length of responses.
 
-Except for the length, the values depend on the number of responses (distinct-1 of the human responses of DailyDialog:
-.203 for 500 responses, .070 for 6,740). Compare equal numbers of responses only, next to the value of the references.
-Words are lower-cased and split at white space; each letter of a script without spaces is a word.
+Except for the length, the values depend on the number of responses (distinct-1 of the human
+responses of DailyDialog: .203 for 500 responses, .070 for 6,740). Compare equal numbers of
+responses only, next to the value of the references. Words are lower-cased and split at white space;
+each letter of a script without spaces is a word.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from dialog.metrics.words import words
 Counts = NDArray[np.int64] | NDArray[np.float64]
 """Occurrences of each item [..., types]; zeros are allowed."""
 VOCABULARY = 30_522
-"""Vocabulary of expectation-adjusted distinct-n: that of BERT (Devlin et al. 2019), whatever the system and corpus."""
+"""Vocabulary of expectation-adjusted distinct-n: that of BERT (Devlin et al. 2019), whatever the
+system and corpus.
+"""
 
 
 class DistinctN(NgramCountMetric):
@@ -38,18 +41,19 @@ class DistinctN(NgramCountMetric):
 
 
 class RarefiedDistinct(NgramCountMetric):
-    """Expected distinct-n of m n-grams that are drawn without replacement, in [0, 1] (HD-D of McCarthy & Jarvis 2010).
+    """Expected distinct-n of m n-grams that are drawn without replacement, in [0, 1] (HD-D of
+    McCarthy & Jarvis 2010).
 
-    With x_i occurrences of n-gram i and N in all: (sum over i of 1 - C(N - x_i, m) / C(N, m)) / m. Systems with long
-    and with short responses are compared on equally many n-grams. Without m n-grams, the missing ones count as
-    repetitions: distinct n-grams / m.
+    With x_i occurrences of n-gram i and N in all: (sum over i of 1 - C(N - x_i, m) / C(N, m)) / m.
+    Systems with long and with short responses are compared on equally many n-grams. Without m
+    n-grams, the missing ones count as repetitions: distinct n-grams / m.
 
     Args:
         n: Words of an n-gram.
         sample: Number m of n-grams that are drawn, equal for all systems that are compared.
     """
 
-    def __init__(self, n: int, sample: int, **options: Any) -> None:  # noqa: ANN401 - of torchmetrics.Metric
+    def __init__(self, n: int, sample: int, **options: Any) -> None:
         if sample < 1:
             raise ValueError(f"sample is {sample}; give at least 1")
         super().__init__(n, **options)
@@ -67,8 +71,14 @@ class RarefiedDistinct(NgramCountMetric):
 
 
 def _log_choices(items: Tensor, drawn: Tensor) -> Tensor:
-    """Return ln of the binomial coefficient; of no use where there are fewer items than are drawn."""
-    return torch.lgamma(items + 1) - torch.lgamma(drawn + 1) - torch.lgamma((items - drawn).clamp(min=0) + 1)
+    """Return ln of the binomial coefficient; of no use where there are fewer items than are
+    drawn.
+    """
+    return (
+        torch.lgamma(items + 1)
+        - torch.lgamma(drawn + 1)
+        - torch.lgamma((items - drawn).clamp(min=0) + 1)
+    )
 
 
 class UniqueRatio(WholeResponseMetric):
@@ -82,8 +92,9 @@ class UniqueRatio(WholeResponseMetric):
 class ExpectationAdjustedDistinct(NgramCountMetric):
     """Expectation-adjusted distinct-n = N / (T (1 - ((T - 1) / T)^C)). Liu et al. (2022), ACL.
 
-    N = distinct n-grams, C = n-grams of all responses, T = vocabulary^n; the denominator is the expected N of C n-grams
-    drawn uniformly from T. It corrects distinct-n for the length of responses, not for their number.
+    N = distinct n-grams, C = n-grams of all responses, T = vocabulary^n; the denominator is the
+    expected N of C n-grams drawn uniformly from T. It corrects distinct-n for the length of
+    responses, not for their number.
 
     Args:
         n: Words of an n-gram.
@@ -94,7 +105,7 @@ class ExpectationAdjustedDistinct(NgramCountMetric):
         self,
         n: int,
         vocabulary: int = VOCABULARY,
-        **options: Any,  # noqa: ANN401 - of torchmetrics.Metric
+        **options: Any,
     ) -> None:
         if vocabulary < 2:
             raise ValueError(f"vocabulary is {vocabulary}; give at least 2")
@@ -114,7 +125,9 @@ class ExpectationAdjustedDistinct(NgramCountMetric):
 
 
 class Entropy(NgramCountMetric):
-    """Entropy of the n-grams of all responses = - sum of p ln p, in nats. Zhang et al. (2018), NeurIPS.
+    """Entropy of the n-grams of all responses = - sum of p ln p, in nats.
+
+    Zhang et al. (2018), NeurIPS.
 
     p is the share of an n-gram among all generated n-grams.
 
@@ -126,7 +139,9 @@ class Entropy(NgramCountMetric):
         """Return the entropy; 0 without n-grams."""
         total = counts.sum(-1)
         weighted = (counts * np.log(np.maximum(counts, 1))).sum(-1)
-        return np.maximum(0.0, np.log(np.where(total, total, 1)) - ratio(weighted, total, empty=0.0))
+        return np.maximum(
+            0.0, np.log(np.where(total, total, 1)) - ratio(weighted, total, empty=0.0)
+        )
 
 
 class Dullness(WholeResponseMetric):
@@ -136,7 +151,7 @@ class Dullness(WholeResponseMetric):
         most_frequent: Number of most frequent responses.
     """
 
-    def __init__(self, most_frequent: int = 20, **options: Any) -> None:  # noqa: ANN401 - of torchmetrics.Metric
+    def __init__(self, most_frequent: int = 20, **options: Any) -> None:
         if most_frequent < 1:
             raise ValueError(f"most_frequent is {most_frequent}; give at least 1")
         super().__init__(**options)

@@ -94,7 +94,8 @@ NESTED = ("sacrebleu",)
 
 
 def components_of(components: Sequence[Component]) -> dict[str, Component]:
-    """Return the components of the standard metrics, then of those that a recipe adds, by their key in metrics.json.
+    """Return the components of the standard metrics, then of those that a recipe adds, by their key
+    in metrics.json.
 
     A metric with the key of a standard one replaces it.
 
@@ -104,43 +105,73 @@ def components_of(components: Sequence[Component]) -> dict[str, Component]:
     added: dict[str, Component] = {}
     for component in components:
         if key(component) in added:
-            raise UserError(f"{component['name']}: listed twice; remove one, or give them different numbers")
+            raise UserError(
+                f"{component['name']}: listed twice; remove one, or give them different numbers"
+            )
         added[key(component)] = component
     return {key(component): component for component in STANDARD} | added
 
 
-def build_metrics(components: Sequence[Component], *, language: str = UNDETERMINED) -> dict[str, Metric]:
+def build_metrics(
+    components: Sequence[Component], *, language: str = UNDETERMINED
+) -> dict[str, Metric]:
     """Build the standard metrics and those of a recipe, by their key in metrics.json.
 
     The metrics do not communicate: rank 0 has all responses.
 
     Args:
-        components: Components of the family `metrics`; a name with a dot is any `torchmetrics.Metric`, whose `update`
-            takes arguments of `INPUTS`.
+        components: Components of the family `metrics`; a name with a dot is any
+            `torchmetrics.Metric`, whose `update` takes arguments of `INPUTS`.
         language: Language of the references, as `detect_language` returns it.
 
     Raises:
-        UserError: unknown name or arguments, two metrics of one key, or no metric that takes these inputs.
+        UserError: unknown name or arguments, two metrics of one key, or no metric that takes these
+            inputs.
     """
-    return {name: _build(component, language) for name, component in components_of(components).items()}
+    return {
+        name: _build(component, language) for name, component in components_of(components).items()
+    }
 
 
 def key(component: Component) -> str:
-    """Return the key of a metric in metrics.json: its name, without the module, and its whole numbers: distinct_2."""
+    """Return the key of a metric in metrics.json: its name, without the module, and its whole
+    numbers: distinct_2.
+    """
     name, arguments = name_and_arguments(component)
-    numbers = [str(value) for value in arguments.values() if isinstance(value, int) and not isinstance(value, bool)]
+    numbers = [
+        str(value)
+        for value in arguments.values()
+        if isinstance(value, int) and not isinstance(value, bool)
+    ]
     return "_".join([name.rpartition(".")[2], *numbers])
 
 
 def results(measurement: Measurement) -> dict[str, Any]:
-    """Return the metrics as JSON, with their `signatures`; `left_out` has the reasons for those that are absent."""
+    """Return the metrics as JSON, with their `signatures`; `left_out` has the reasons for those
+    that are absent.
+    """
     values = {name: _plain(value) for name, value in measurement.values().items()}
-    undefined = {name: UNDEFINED for name, value in values.items() if isinstance(value, float) and not isfinite(value)}
+    undefined = {
+        name: UNDEFINED
+        for name, value in values.items()
+        if isinstance(value, float) and not isfinite(value)
+    }
     values = {name: value for name, value in values.items() if name not in undefined}
     measured = {name: metric for name, metric in measurement.metrics.items() if name in values}
-    signatures = {name: metric.signature for name, metric in measured.items() if hasattr(metric, "signature")}
-    nested = {name: {"score": values[name], "signature": signatures[name]} for name in NESTED if name in signatures}
-    return {**values, **nested, "signatures": signatures, "left_out": measurement.left_out | undefined}
+    signatures = {
+        name: metric.signature for name, metric in measured.items() if hasattr(metric, "signature")
+    }
+    nested = {
+        name: {"score": values[name], "signature": signatures[name]}
+        for name in NESTED
+        if name in signatures
+    }
+    return {
+        **values,
+        **nested,
+        "signatures": signatures,
+        "left_out": measurement.left_out | undefined,
+    }
 
 
 def _build(component: Component, language: str) -> Metric:
@@ -148,18 +179,25 @@ def _build(component: Component, language: str) -> Metric:
     metric = build(METRICS, component, language=language)
     if not isinstance(metric, Metric):
         raise UserError(f"{name} is no torchmetrics.Metric; derive it from torchmetrics.Metric")
-    if missing := sorted({argument for argument, required in arguments_of(metric).items() if required} - set(INPUTS)):
-        raise UserError(f"{name}: update has unknown arguments {', '.join(missing)}; choose from {', '.join(INPUTS)}")
+    if missing := sorted(
+        {argument for argument, required in arguments_of(metric).items() if required} - set(INPUTS)
+    ):
+        raise UserError(
+            f"{name}: update has unknown arguments {', '.join(missing)}; choose from"
+            f" {', '.join(INPUTS)}"
+        )
     metric.distributed_available_fn = _never
     return metric
 
 
 def _never() -> bool:
-    """Return False: no other process to synchronise with; `sync_on_compute` is read by the constructor only."""
+    """Return False: no other process to synchronise with; `sync_on_compute` is read by the
+    constructor only.
+    """
     return False
 
 
-def _plain(value: object) -> Any:  # noqa: ANN401 - any JSON
+def _plain(value: object) -> Any:
     if isinstance(value, Tensor):
         return value.tolist()
     if isinstance(value, Mapping):

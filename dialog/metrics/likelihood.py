@@ -1,17 +1,20 @@
 """Likelihood of the references under a model: ratios of sums, never means of ratios.
 
-Inputs of `update` and `statistics_of`, each a number or one for each reference or batch; a single number beside several
-is that of each of them:
+Inputs of `update` and `statistics_of`, each a number or one for each reference or batch; a single
+number beside several is that of each of them:
 
 * `nll`: sum of -log p(reference | context) in nats, with teacher forcing, without label smoothing.
-* `tokens`: number of target tokens, one end token per reference included. The end token is neither a word nor a byte.
+* `tokens`: number of target tokens, one end token per reference included. The end token is neither
+  a word nor a byte.
 * `correct`: number of target tokens with the highest probability of the vocabulary.
 * `words`, `bytes`: number of words, and of UTF-8 bytes, of the raw references.
-* `unknown`, `unknown_bytes`: number of target tokens that are `<unk>`, and of UTF-8 bytes of the text they replace.
+* `unknown`, `unknown_bytes`: number of target tokens that are `<unk>`, and of UTF-8 bytes of the
+  text they replace.
 
-p(`<unk>`) is the probability of all unknown words together. The measures that compare tokenizers therefore charge the
-bytes of the text that `<unk>` replaces, `UNKNOWN_BITS` each, on top of the model's own -log p(`<unk>`): the code length
-of a model that emits `<unk>` and then spells the text in uniformly distributed bytes.
+p(`<unk>`) is the probability of all unknown words together. The measures that compare tokenizers
+therefore charge the bytes of the text that `<unk>` replaces, `UNKNOWN_BITS` each, on top of the
+model's own -log p(`<unk>`): the code length of a model that emits `<unk>` and then spells the text
+in uniformly distributed bytes.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ class NegativeLogLikelihood(AdditiveMetric):
     higher_is_better = False
     size = 2
 
-    def __init__(self, reduction: str = "sum", **options: Any) -> None:  # noqa: ANN401 - of torchmetrics.Metric
+    def __init__(self, reduction: str = "sum", **options: Any) -> None:
         if reduction not in ("sum", "mean"):
             raise ValueError(f"reduction is {reduction!r}; choose from sum, mean")
         super().__init__(**options)
@@ -56,7 +59,9 @@ class NegativeLogLikelihood(AdditiveMetric):
 
 
 class PerplexityToken(AdditiveMetric):
-    """Perplexity per token = exp(nll / tokens), `<unk>` being a token; comparable for one tokenizer only."""
+    """Perplexity per token = exp(nll / tokens), `<unk>` being a token; comparable for one tokenizer
+    only.
+    """
 
     higher_is_better = False
     size = 2
@@ -75,7 +80,9 @@ class PerplexityToken(AdditiveMetric):
 
 
 class PerplexityWord(AdditiveMetric):
-    """Perplexity per word = exp((nll + ln 2 * 8 * unknown_bytes) / words); comparable across tokenizers."""
+    """Perplexity per word = exp((nll + ln 2 * 8 * unknown_bytes) / words); comparable across
+    tokenizers.
+    """
 
     higher_is_better = False
     size = 3
@@ -84,7 +91,9 @@ class PerplexityWord(AdditiveMetric):
         """Add references."""
         self.add(self.statistics_of(nll, words, unknown_bytes))
 
-    def statistics_of(self, nll: Statistic, words: Statistic, unknown_bytes: Statistic = 0) -> Tensor:
+    def statistics_of(
+        self, nll: Statistic, words: Statistic, unknown_bytes: Statistic = 0
+    ) -> Tensor:
         """Return the statistics of each reference [N, size]."""
         return self._columns(nll, words, unknown_bytes)
 
@@ -94,7 +103,9 @@ class PerplexityWord(AdditiveMetric):
 
 
 class BitsPerByte(AdditiveMetric):
-    """Bits per byte = (nll / ln 2 + 8 * unknown_bytes) / bytes; comparable across tokenizers (Gao et al. 2020)."""
+    """Bits per byte = (nll / ln 2 + 8 * unknown_bytes) / bytes; comparable across tokenizers (Gao
+    et al. 2020).
+    """
 
     higher_is_better = False
     size = 3
@@ -103,7 +114,9 @@ class BitsPerByte(AdditiveMetric):
         """Add references."""
         self.add(self.statistics_of(nll, bytes, unknown_bytes))
 
-    def statistics_of(self, nll: Statistic, bytes: Statistic, unknown_bytes: Statistic = 0) -> Tensor:
+    def statistics_of(
+        self, nll: Statistic, bytes: Statistic, unknown_bytes: Statistic = 0
+    ) -> Tensor:
         """Return the statistics of each reference [N, size]."""
         return self._columns(nll, bytes, unknown_bytes)
 
@@ -151,10 +164,12 @@ class UnknownRatio(AdditiveMetric):
 
 
 class Hits(AdditiveMetric):
-    """Hits@1 of 20: share of examples whose reference is ranked first among 20 references, in [0, 1]; chance is 0.05.
+    """Hits@1 of 20: share of examples whose reference is ranked first among 20 references, in [0,
+    1]; chance is 0.05.
 
-    The argument of `update` is the rank from 1, not a number for examples that are not ranked. Candidates are ranked
-    by their mean log-likelihood per token given the context (`dialog.analysis.candidates`).
+    The argument of `update` is the rank from 1, not a number for examples that are not ranked.
+    Candidates are ranked by their mean log-likelihood per token given the context
+    (`dialog.analysis.candidates`).
     """
 
     higher_is_better = True
@@ -180,7 +195,9 @@ def _exp(nats: Numbers) -> Numbers:
 
 
 def likelihood_metrics() -> MetricCollection:
-    """Build the metrics of a validation, which needs no responses; ``loss`` is -log p per target token."""
+    """Build the metrics of a validation, which needs no responses; ``loss`` is -log p per target
+    token.
+    """
     metrics: dict[str, Metric | MetricCollection] = {
         "loss": NegativeLogLikelihood("mean"),
         "perplexity": PerplexityToken(),

@@ -1,4 +1,6 @@
-"""Measure the responses of one system, block by block: values, and the statistics of each response."""
+"""Measure the responses of one system, block by block: values, and the statistics of each
+response.
+"""
 
 from __future__ import annotations
 
@@ -42,10 +44,12 @@ NUMBERS = {
 }
 FIELDS = TEXTS | NUMBERS
 INPUTS = tuple(FIELDS)
-"""Names of the arguments that an evaluation passes to `update`; a metric receives those that it names.
+"""Names of the arguments that an evaluation passes to `update`; a metric receives those that it
+names.
 
-`responses`, `references`, and for the metrics of torchmetrics the same as `preds` and `target`: raw text; `contexts`:
-lists of turns; `dialogues`: ids. The others, one number per reference, are defined in `likelihood.py`.
+`responses`, `references`, and for the metrics of torchmetrics the same as `preds` and `target`: raw
+text; `contexts`: lists of turns; `dialogues`: ids. The others, one number per reference, are
+defined in `likelihood.py`.
 """
 FAILED = "failed"
 """Start of the reason for which a metric that raised an error is left out."""
@@ -54,7 +58,8 @@ log = logging.getLogger("dialog")
 
 
 def inputs_of(rows: Sequence[Row]) -> dict[str, Any]:
-    """Return the inputs of metrics, by name, for which all rows have the field; words and bytes are counted if missing.
+    """Return the inputs of metrics, by name, for which all rows have the field; words and bytes are
+    counted if missing.
 
     Texts are lists, numbers are float64 tensors [N].
     """
@@ -63,7 +68,9 @@ def inputs_of(rows: Sequence[Row]) -> dict[str, Any]:
         "reference_bytes": lambda row: len(row["reference"].encode()),
     }
     inputs: dict[str, Any] = {
-        name: [row[field] for row in rows] for name, field in TEXTS.items() if all(field in row for row in rows)
+        name: [row[field] for row in rows]
+        for name, field in TEXTS.items()
+        if all(field in row for row in rows)
     }
     for name, field in NUMBERS.items():
         if all(field in row for row in rows):
@@ -75,7 +82,9 @@ def inputs_of(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def arguments_of(metric: Metric) -> dict[str, bool]:
-    """Return the inputs that `update` of a metric names, and whether each is required; `**` stands for all inputs."""
+    """Return the inputs that `update` of a metric names, and whether each is required; `**` stands
+    for all inputs.
+    """
     parameters = inspect.signature(metric.update).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return dict.fromkeys(INPUTS, False)
@@ -89,7 +98,8 @@ def arguments_of(metric: Metric) -> dict[str, bool]:
 class Measurement:
     """Values of metrics over the responses of one system, and what each response contributes.
 
-    A metric that fails on a response, or lacks an input, is left out and the others stay; `left_out` has the reasons.
+    A metric that fails on a response, or lacks an input, is left out and the others stay;
+    `left_out` has the reasons.
 
     Args:
         metrics: Metrics without responses, by their key in metrics.json.
@@ -97,13 +107,24 @@ class Measurement:
     """
 
     def __init__(
-        self, metrics: Mapping[str, Metric], *, statistics: Mapping[str, NDArray[np.float64]] | None = None
+        self,
+        metrics: Mapping[str, Metric],
+        *,
+        statistics: Mapping[str, NDArray[np.float64]] | None = None,
     ) -> None:
         self.metrics = dict(metrics)
-        self.additive = {key: metric for key, metric in metrics.items() if isinstance(metric, AdditiveMetric)}
-        self.counted = {key: metric for key, metric in metrics.items() if isinstance(metric, CountMetric)}
+        self.additive = {
+            key: metric for key, metric in metrics.items() if isinstance(metric, AdditiveMetric)
+        }
+        self.counted = {
+            key: metric for key, metric in metrics.items() if isinstance(metric, CountMetric)
+        }
         self.left_out: dict[str, str] = {}
-        self._given = {key: statistics[key] for key in self.additive if key in statistics} if statistics else {}
+        self._given = (
+            {key: statistics[key] for key in self.additive if key in statistics}
+            if statistics
+            else {}
+        )
         self._statistics: dict[str, list[NDArray[np.float64]]] = defaultdict(list)
         self._items: dict[str, list[Items]] = defaultdict(list)
 
@@ -116,7 +137,9 @@ class Measurement:
             if key in self._given:
                 continue
             arguments = arguments_of(metric)
-            missing = [name for name, required in arguments.items() if required and name not in inputs]
+            missing = [
+                name for name, required in arguments.items() if required and name not in inputs
+            ]
             if missing:
                 self.left_out.setdefault(key, f"the responses have no {FIELDS[missing[0]]}")
             if key in self.left_out:
@@ -137,7 +160,11 @@ class Measurement:
     def statistics(self) -> dict[str, NDArray[np.float64]]:
         """Return the statistics of each response [N, size], by the key of their additive metric."""
         blocks = {**self._statistics, **{key: [array] for key, array in self._given.items()}}
-        return {key: np.concatenate(blocks[key]) for key in self.additive if key in blocks and key not in self.left_out}
+        return {
+            key: np.concatenate(blocks[key])
+            for key in self.additive
+            if key in blocks and key not in self.left_out
+        }
 
     def items(self) -> dict[str, Items]:
         """Return the items of each response, by the key of their metric of item counts."""
@@ -149,18 +176,28 @@ class Measurement:
 
     def values(self) -> dict[str, Any]:
         """Return the value of each metric that is not left out, as `compute` returns it."""
-        statistics, items = self.statistics(), self.items()
+        statistics = self.statistics()
+        items = self.items()
         values = {key: self._value(key, statistics, items) for key in self.metrics}
         return {key: value for key, value in values.items() if key not in self.left_out}
 
     def values_of(self, rows: NDArray[np.bool_]) -> dict[str, float]:
-        """Return the metrics of the responses that a mask [N] selects; only additive ones and those of item counts.
+        """Return the metrics of the responses that a mask [N] selects; only additive ones and those
+        of item counts.
 
         One that is undefined for them, such as a mean of no value, or infinite, is absent.
         """
-        values = {key: self.additive[key].value_of(numbers[rows]) for key, numbers in self.statistics().items()}
-        values |= {key: float(self.counted[key].value(items.counts(rows))) for key, items in self.items().items()}
-        return {key: values[key] for key in self.metrics if math.isfinite(values.get(key, math.nan))}
+        values = {
+            key: self.additive[key].value_of(numbers[rows])
+            for key, numbers in self.statistics().items()
+        }
+        values |= {
+            key: float(self.counted[key].value(items.counts(rows)))
+            for key, items in self.items().items()
+        }
+        return {
+            key: values[key] for key in self.metrics if math.isfinite(values.get(key, math.nan))
+        }
 
     def _measure(self, key: str, metric: Metric, inputs: Mapping[str, Any]) -> None:
         if key in self.additive:
@@ -170,7 +207,9 @@ class Measurement:
         else:
             metric.update(**inputs)
 
-    def _value(self, key: str, statistics: Mapping[str, NDArray[np.float64]], items: Mapping[str, Items]) -> Any:  # noqa: ANN401 - of any metric
+    def _value(
+        self, key: str, statistics: Mapping[str, NDArray[np.float64]], items: Mapping[str, Items]
+    ) -> Any:
         if key in self.left_out:
             return None
         try:
@@ -189,7 +228,9 @@ class Measurement:
 
 
 def failing_row(metric: Metric, inputs: Mapping[str, Sequence[Any]]) -> int | None:
-    """Return the index of the first response on which a metric fails alone; None if it fails on no single one."""
+    """Return the index of the first response on which a metric fails alone; None if it fails on no
+    single one.
+    """
     for place in range(len(next(iter(inputs.values()), ()))):
         alone = copy.deepcopy(metric)
         alone.reset()

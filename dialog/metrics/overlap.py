@@ -1,4 +1,5 @@
-"""Overlap of responses with their references, in [0, 100]: F1, ROUGE-L, and the sentence BLEU of PLATO.
+"""Overlap of responses with their references, in [0, 100]: F1, ROUGE-L, and the sentence BLEU of
+PLATO.
 
 Corpus BLEU is in `bleu.py`, chrF in `chrf.py`.
 """
@@ -44,16 +45,19 @@ class MeanOverlap(ResponseMetric):
 
 
 class F1(MeanOverlap):
-    """Unigram F1 = mean over responses of 100 * 2 P R / (P + R), with multisets of words as in ParlAI.
+    """Unigram F1 = mean over responses of 100 * 2 P R / (P + R), with multisets of words as in
+    ParlAI.
 
-    P = shared words / words of the response, R = shared words / words of the reference; 0 without shared words, and
-    without responses. Normalisation as in parlai/core/metrics.py: lower case, punctuation (ASCII, Chinese and Japanese)
-    to spaces, English articles removed. Words are split at white space; each letter of a script without spaces is one.
+    P = shared words / words of the response, R = shared words / words of the reference; 0 without
+    shared words, and without responses. Normalisation as in parlai/core/metrics.py: lower case,
+    punctuation (ASCII, Chinese and Japanese) to spaces, English articles removed. Words are split
+    at white space; each letter of a script without spaces is one.
     """
 
     def score(self, response: str, reference: str) -> float:
         """Return the F1 of a response in [0, 1]."""
-        own, gold = _counts(response), _counts(reference)
+        own = _counts(response)
+        gold = _counts(reference)
         shared = (own & gold).total()
         return 2 * shared / (own.total() + gold.total()) if shared else 0.0
 
@@ -61,9 +65,10 @@ class F1(MeanOverlap):
 class RougeL(MeanOverlap):
     """ROUGE-L = mean over responses of 100 * 2 P R / (P + R). Lin (2004), ACL workshop.
 
-    P = L / words of the response, R = L / words of the reference, with L the length of their longest common
-    subsequence of words. Words are lower-cased maximal runs of letters and digits, without stemming, as in the
-    rouge_score library; each letter of a script without spaces is a word.
+    P = L / words of the response, R = L / words of the reference, with L the length of their
+    longest common subsequence of words. Words are lower-cased maximal runs of letters and digits,
+    without stemming, as in the rouge_score library; each letter of a script without spaces is a
+    word.
     """
 
     def score(self, response: str, reference: str) -> float:
@@ -74,32 +79,43 @@ class RougeL(MeanOverlap):
 
 
 class PlatoBLEU(MeanOverlap):
-    """Mean over responses of NLTK's sentence BLEU-n with SmoothingFunction.method7, as in PLATO (Bao et al. 2020).
+    """Mean over responses of NLTK's sentence BLEU-n with SmoothingFunction.method7, as in PLATO
+    (Bao et al. 2020).
 
-    Words are lower-cased and split at white space; each letter of a script without spaces is a word. A response
-    without a word of the reference scores 0. The smoothing (Chen & Cherry 2014, WMT) gives random responses 15 of 100
-    for BLEU-2: compare only with figures of this implementation.
+    Words are lower-cased and split at white space; each letter of a script without spaces is a
+    word. A response without a word of the reference scores 0. The smoothing (Chen & Cherry 2014,
+    WMT) gives random responses 15 of 100 for BLEU-2: compare only with figures of this
+    implementation.
 
     Args:
         n: Words of the longest n-gram, 1 to 4; the precisions of 1 to n have equal weights.
     """
 
-    def __init__(self, n: int, **options: Any) -> None:  # noqa: ANN401 - of torchmetrics.Metric
+    def __init__(self, n: int, **options: Any) -> None:
         if not 1 <= n <= ORDER:
             raise ValueError(f"n is {n}; give 1 to {ORDER}")
         super().__init__(**options)
         self.n = n
 
     def score(self, response: str, reference: str) -> float:
-        """Return the smoothed sentence BLEU in [0, 1.34]: the smoothing lifts a copy of the reference above 1."""
+        """Return the smoothed sentence BLEU in [0, 1.34]: the smoothing lifts a copy of the
+        reference above 1.
+        """
         precisions, penalty = smoothed_precisions(response, reference)
-        return math.exp(sum(map(math.log, precisions[: self.n])) / self.n + penalty) if precisions else 0.0
+        return (
+            math.exp(sum(map(math.log, precisions[: self.n])) / self.n + penalty)
+            if precisions
+            else 0.0
+        )
 
 
 @lru_cache(maxsize=8192)
 def smoothed_precisions(response: str, reference: str) -> tuple[list[float], float]:
-    """Return smoothed precisions, empty without a shared word, and the brevity penalty; remembered for all orders."""
-    own, gold = words(response.lower()), words(reference.lower())
+    """Return smoothed precisions, empty without a shared word, and the brevity penalty; remembered
+    for all orders.
+    """
+    own = words(response.lower())
+    gold = words(reference.lower())
     matches = shared_ngrams(own, gold, ORDER + 1)
     if not matches[0]:
         return [], 0.0
@@ -108,9 +124,11 @@ def smoothed_precisions(response: str, reference: str) -> tuple[list[float], flo
 
 
 def smooth(matches: list[int], totals: list[int], length: int) -> list[float]:
-    """Return precisions of orders 1 to 4 from those of 1 to 5, smoothed by methods 4 and 5 of Chen & Cherry (2014).
+    """Return precisions of orders 1 to 4 from those of 1 to 5, smoothed by methods 4 and 5 of Chen
+    & Cherry (2014).
 
-    Method 4: the k-th order without a match gets ln(length) / (5 * 2^k) matches, if the response has several words.
+    Method 4: the k-th order without a match gets ln(length) / (5 * 2^k) matches, if the response
+        has several words.
     Method 5: p_n becomes the mean of the new p_(n-1), p_n and p_(n+1), where p_0 = p_1 + 1.
     """
     precisions = [match / total for match, total in zip(matches, totals, strict=True)]
@@ -126,7 +144,9 @@ def smooth(matches: list[int], totals: list[int], length: int) -> list[float]:
 
 
 def longest_common_subsequence(first: list[str], second: list[str]) -> int:
-    """Return the length of the longest common subsequence, by bit-parallel dynamic programming (Hyyro 2004)."""
+    """Return the length of the longest common subsequence, by bit-parallel dynamic programming
+    (Hyyro 2004).
+    """
     places: dict[str, int] = {}
     for place, word in enumerate(second):
         places[word] = places.get(word, 0) | 1 << place

@@ -1,4 +1,6 @@
-"""Perplexity on the examples that ParlAI's evaluation scores, for comparison with published figures."""
+"""Perplexity on the examples that ParlAI's evaluation scores, for comparison with published
+figures.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,16 @@ SETS = ("S1", "S2", "S3")
 
 
 def scored_by_parlai(turns: Iterable[int]) -> Iterator[int]:
-    """Yield the rows that `eval_model` with `-sft True` scores, in its order, given the turns of each dialogue.
+    """Yield the rows that `eval_model` with `-sft True` scores, in its order, given the turns of
+    each dialogue.
 
-    Every turn of every dialogue is a row. A dialogue has two episodes: the first speaker's responses (turns 1, 3, ...),
-    then the second's (turns 2, 4, ...). The evaluation passes over one example at the beginning, and over one more
-    whenever it has scored the last of an episode; the passed ones are usually, but not always, the first of an episode.
+    Every turn of every dialogue is a row. A dialogue has two episodes: the first speaker's
+    responses (turns 1, 3, ...), then the second's (turns 2, 4, ...). The evaluation passes over one
+    example at the beginning, and over one more whenever it has scored the last of an episode; the
+    passed ones are usually, but not always, the first of an episode.
     """
-    start, passes = 0, True
+    start = 0
+    passes = True
     for count in turns:
         for first in range(min(count, 2)):
             episode = range(start + first, start + count, 2)
@@ -33,11 +38,12 @@ def scored_by_parlai(turns: Iterable[int]) -> Iterator[int]:
 
 
 class ParlaiSets(Metric):
-    """Perplexity per token of ParlAI's scored examples: the first `limit` (S1), all of them (S2), and all turns (S3).
+    """Perplexity per token of ParlAI's scored examples: the first `limit` (S1), all of them (S2),
+    and all turns (S3).
 
-    The numbers of responses, target tokens and bytes are given with each. The data need every turn as a response, in
-    the order of the split (`first_turns: true`). Sankar et al. 2019, https://aclanthology.org/P19-1004, used S1 with a
-    limit of 1,000 of DailyDialog's test split.
+    The numbers of responses, target tokens and bytes are given with each. The data need every turn
+    as a response, in the order of the split (`first_turns: true`). Sankar et al. 2019,
+    https://aclanthology.org/P19-1004, used S1 with a limit of 1,000 of DailyDialog's test split.
 
     Args:
         limit: Responses of S1.
@@ -48,7 +54,7 @@ class ParlaiSets(Metric):
     numbers: list[Tensor]
     begins: list[Tensor]
 
-    def __init__(self, limit: int = 1000, **options: Any) -> None:  # noqa: ANN401 - of torchmetrics.Metric
+    def __init__(self, limit: int = 1000, **options: Any) -> None:
         if limit < 1:
             raise ValueError(f"limit is {limit}; give at least 1")
         super().__init__(**options)
@@ -60,17 +66,22 @@ class ParlaiSets(Metric):
     def update(self, nll: Tensor, tokens: Tensor, bytes: Tensor, dialogues: Sequence[str]) -> None:
         """Add references, each with the id of its dialogue."""
         before = [self.dialogue, *dialogues[:-1]]
-        self.begins.append(torch.tensor([a != b for a, b in zip(before, dialogues, strict=True)], dtype=torch.bool))
+        self.begins.append(
+            torch.tensor([a != b for a, b in zip(before, dialogues, strict=True)], dtype=torch.bool)
+        )
         self.numbers.append(torch.stack([nll, tokens, bytes], 1).double())
         self.dialogue = dialogues[-1] if dialogues else self.dialogue
 
     def compute(self) -> dict[str, float]:
         """Return the perplexity and the counts of each set."""
-        numbers, begins = torch.cat(self.numbers), torch.cat(self.begins)
+        numbers = torch.cat(self.numbers)
+        begins = torch.cat(self.begins)
         turns = torch.bincount(begins.long().cumsum(0) - 1).tolist()
         scored = torch.tensor(list(scored_by_parlai(turns)), dtype=torch.int64)
         values: dict[str, float] = {}
-        for name, rows in zip(SETS, (scored[: self.limit], scored, torch.arange(len(numbers))), strict=True):
+        for name, rows in zip(
+            SETS, (scored[: self.limit], scored, torch.arange(len(numbers))), strict=True
+        ):
             nll, *counts = numbers[rows].sum(0).tolist()
             values[name] = PerplexityToken().value(nll, counts[0])
             sizes = {"responses": len(rows), "tokens": int(counts[0]), "bytes": int(counts[1])}

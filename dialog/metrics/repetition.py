@@ -25,7 +25,8 @@ EPSILON = 0.1
 
 
 class Repetition(AdditiveMetric):
-    """Share of responses in which an n-gram of words occurs more than once, in [0, 1]; 0 without responses.
+    """Share of responses in which an n-gram of words occurs more than once, in [0, 1]; 0 without
+    responses.
 
     Args:
         n: Words of an n-gram.
@@ -34,7 +35,7 @@ class Repetition(AdditiveMetric):
     higher_is_better = False
     size = 2
 
-    def __init__(self, n: int = 3, **options: Any) -> None:  # noqa: ANN401 - of torchmetrics.Metric
+    def __init__(self, n: int = 3, **options: Any) -> None:
         if n < 1:
             raise ValueError(f"n is {n}; give at least 1")
         super().__init__(**options)
@@ -56,7 +57,8 @@ class Repetition(AdditiveMetric):
 
 
 class TrainCopyRatio(AdditiveMetric):
-    """Share of responses that are equal to a response of the training split up to white space, in [0, 1].
+    """Share of responses that are equal to a response of the training split up to white space, in
+    [0, 1].
 
     The argument of `update` is 1 for a copy, else 0.
     """
@@ -78,11 +80,13 @@ class TrainCopyRatio(AdditiveMetric):
 
 
 class SelfBLEU(Metric):
-    """Self-BLEU: mean sentence BLEU-4 of responses with all others as references, in [0, 100]. Zhu et al. (2018).
+    """Self-BLEU: mean sentence BLEU-4 of responses with all others as references, in [0, 100].
 
-    Its cost grows with the square of the number of responses, so it is measured on a sample drawn with a fixed seed; 0
-    with fewer than two responses. As in Texygen, an order without a match has 0.1 matches. The state is a 64-bit hash
-    of each word and of each response.
+    Zhu et al. (2018).
+
+    Its cost grows with the square of the number of responses, so it is measured on a sample drawn
+    with a fixed seed; 0 with fewer than two responses. As in Texygen, an order without a match has
+    0.1 matches. The state is a 64-bit hash of each word and of each response.
 
     Args:
         sample: Largest number of responses that are compared.
@@ -94,7 +98,7 @@ class SelfBLEU(Metric):
     lengths: list[Tensor] | Tensor
     responses: list[Tensor] | Tensor
 
-    def __init__(self, sample: int = 500, **options: Any) -> None:  # noqa: ANN401 - of torchmetrics.Metric
+    def __init__(self, sample: int = 500, **options: Any) -> None:
         if sample < 2:
             raise ValueError(f"sample is {sample}; give at least 2")
         super().__init__(**options)
@@ -106,7 +110,10 @@ class SelfBLEU(Metric):
     def update(self, responses: Sequence[str]) -> None:
         """Add responses, raw text."""
         rows = [tuple(words(response.lower())) for response in responses]
-        self.words = [*self.words, self._integers(hash_item((word,)) for row in rows for word in row)]
+        self.words = [
+            *self.words,
+            self._integers(hash_item((word,)) for row in rows for word in row),
+        ]
         self.lengths = [*self.lengths, self._integers(map(len, rows))]
         self.responses = [*self.responses, self._integers(map(hash_item, rows))]
 
@@ -116,7 +123,10 @@ class SelfBLEU(Metric):
         order = hashes.argsort(stable=True).tolist()  # of the texts, not of the processes
         chosen = random.Random(SEED).sample(order, min(self.sample, len(order)))
         starts = (lengths.cumsum(0) - lengths).tolist()
-        rows = [everything[starts[index] : starts[index] + int(lengths[index])].tolist() for index in chosen]
+        rows = [
+            everything[starts[index] : starts[index] + int(lengths[index])].tolist()
+            for index in chosen
+        ]
         value = 100 * math.fsum(bleu_with_others(rows)) / len(rows) if len(rows) > 1 else 0.0
         return torch.tensor(value, dtype=torch.float64, device=self.device)
 
@@ -131,7 +141,9 @@ class SelfBLEU(Metric):
 
 
 def bleu_with_others(rows: Sequence[list[int]]) -> list[float]:
-    """Return the sentence BLEU-4 of each response, a list of words, with all others as references, in [0, 1]."""
+    """Return the sentence BLEU-4 of each response, a list of words, with all others as references,
+    in [0, 1].
+    """
     precisions: list[list[float]] = [[] for _ in rows]
     matched = [True] * len(rows)
     for n in range(1, ORDER + 1):
@@ -149,15 +161,23 @@ def bleu_with_others(rows: Sequence[list[int]]) -> list[float]:
         other = (length for length in lengths if length != len(row) or lengths[length] > 1)
         closest = min(other, key=lambda length: (abs(length - len(row)), length))
         penalty = min(0.0, 1 - closest / max(1, len(row)))
-        scores.append(math.exp(math.fsum(map(math.log, values)) / ORDER + penalty) if any_match else 0.0)
+        scores.append(
+            math.exp(math.fsum(map(math.log, values)) / ORDER + penalty) if any_match else 0.0
+        )
     return scores
 
 
-def two_largest(counts: Sequence[Counter[tuple[Any, ...]]]) -> dict[tuple[Any, ...], tuple[int, int, int]]:
-    """Return the largest and the second largest count of each n-gram, and the response with the largest."""
+def two_largest(
+    counts: Sequence[Counter[tuple[Any, ...]]],
+) -> dict[tuple[Any, ...], tuple[int, int, int]]:
+    """Return the largest and the second largest count of each n-gram, and the response with the
+    largest.
+    """
     largest: dict[tuple[Any, ...], tuple[int, int, int]] = {}
     for place, count in enumerate(counts):
         for ngram, number in count.items():
             first, second, owner = largest.get(ngram, (0, 0, -1))
-            largest[ngram] = (number, first, place) if number > first else (first, max(second, number), owner)
+            largest[ngram] = (
+                (number, first, place) if number > first else (first, max(second, number), owner)
+            )
     return largest

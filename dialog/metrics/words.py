@@ -17,8 +17,12 @@ SCRIPTS = {
     "km": "\u1780-\u17ff",
     "bo": "\u0f00-\u0fff",
 }
-"""Letters of scripts without spaces between words, by language: Han, kana, Thai, Lao, Burmese, Khmer, Tibetan."""
-_LETTER = re.compile("|".join(f"(?P<{language}>[{letters}])" for language, letters in SCRIPTS.items()))
+"""Letters of scripts without spaces between words, by language: Han, kana, Thai, Lao, Burmese,
+Khmer, Tibetan.
+"""
+_LETTER = re.compile(
+    "|".join(f"(?P<{language}>[{letters}])" for language, letters in SCRIPTS.items())
+)
 JAPANESE = 0.1
 """Share of kana from which text of Han and kana is Japanese."""
 
@@ -32,7 +36,9 @@ def words(text: str) -> list[str]:
 
 
 def detect_language(texts: Iterable[str]) -> str:
-    """Return the language that most words of the texts are written in if its script has no spaces, else "und"."""
+    """Return the language that most words of the texts are written in if its script has no spaces,
+    else "und".
+    """
     letters: Counter[str] = Counter()
     spaced = 0
     for text in texts:

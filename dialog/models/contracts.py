@@ -47,7 +47,8 @@ def declared_needs(part: object, offered: Collection[str]) -> frozenset[str]:
     if unsupported := needs.difference(offered):
         supported = ", ".join(sorted(offered)) or "none"
         raise ValueError(
-            f"{type(part).__name__}.needs: unsupported input {', '.join(sorted(unsupported))}; supported: {supported}"
+            f"{type(part).__name__}.needs: unsupported input {', '.join(sorted(unsupported))};"
+            f" supported: {supported}"
         )
     return needs
 
@@ -66,12 +67,15 @@ class Encoded(Rows):
     states: Tensor  # [B, S, M], 0 at padding
     mask: Tensor  # [B, S], True = real
     summary: Tensor  # [B, M], the whole source in one vector
-    final: tuple[Tensor, ...] = ()  # last hidden [B, L, M] and cell state [B, L, C] of each layer, after `keep_final`
+    # last hidden [B, L, M] and cell state [B, L, C] of each layer, after `keep_final`
+    final: tuple[Tensor, ...] = ()
 
 
 @dataclass(frozen=True)
 class FinalStates:
-    """The last states of an encoder that a decoder starts from: of which cell, and of how many layers."""
+    """The last states of an encoder that a decoder starts from: of which cell, and of how many
+    layers.
+    """
 
     cell: str
     layers: int
@@ -84,8 +88,9 @@ class Encoder(nn.Module, ABC):
     """Width M of the states."""
 
     needs: frozenset[str] = frozenset()
-    """Extra inputs of `forward`, passed by name: ``turns`` [B, S], the turn of each token, counted from 0, and
-    ``turn_shape``, the largest number of turns of a source and of tokens of a turn, or None if the host does not know.
+    """Extra inputs of `forward`, passed by name: ``turns`` [B, S], the turn of each token, counted
+    from 0, and ``turn_shape``, the largest number of turns of a source and of tokens of a turn, or
+    None if the host does not know.
     """
 
     own_dropout: bool = False
@@ -93,37 +98,46 @@ class Encoder(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, inputs: Tensor, mask: Tensor, hook: AttentionHook | None = None) -> Encoded:
-        """Encode inputs [B, S, E] with mask [B, S] (True = real, padding on the right) into states [B, S, M]."""
+        """Encode inputs [B, S, E] with mask [B, S] (True = real, padding on the right) into states
+        [B, S, M].
+        """
 
     def keep_final(self, needed: FinalStates) -> None:
-        """Return `Encoded.final` from now on; the network calls this for a decoder with `needs_final`.
+        """Return `Encoded.final` from now on; the network calls this for a decoder with
+        `needs_final`.
 
         Raises:
             ValueError: the encoder has no final states.
         """
         raise ValueError(
-            "decoder.bridge final: the encoder has no final states; use a recurrent encoder, or another bridge"
+            "decoder.bridge final: the encoder has no final states; use a recurrent encoder, or"
+            " another bridge"
         )
 
 
 class Decoder(nn.Module, ABC):
     """Decoder: one output vector for each target token.
 
-    The law: ``decode(xs + ys, s)`` is ``decode(xs, s)`` and then ``decode(ys, s')``. Teacher forcing passes all tokens
-    at once, generation one at a time, through the same code. A state is a value: a step may share its tensors and write
-    where no earlier state reads, but every state can be stepped again (a beam that branches).
+    The law: ``decode(xs + ys, s)`` is ``decode(xs, s)`` and then ``decode(ys, s')``. Teacher
+    forcing passes all tokens at once, generation one at a time, through the same code. A state is a
+    value: a step may share its tensors and write where no earlier state reads, but every state can
+    be stepped again (a beam that branches).
     """
 
     @property
     @abstractmethod
     def pointer(self) -> nn.Module | None:
-        """The module whose weights [B, H, T, S] over the source a head may point with; None without attention."""
+        """The module whose weights [B, H, T, S] over the source a head may point with; None without
+        attention.
+        """
 
     needs_final: FinalStates | None = None
     """The states that it starts from, if it starts from `Encoded.final`."""
 
     own_dropout: bool = False
-    """True if it applies dropout to its inputs and outputs itself; else the network drops embeddings and outputs."""
+    """True if it applies dropout to its inputs and outputs itself; else the network drops
+    embeddings and outputs.
+    """
 
     stepwise: bool = False
     """True if teacher forcing runs token by token too, so that single steps cost no more."""

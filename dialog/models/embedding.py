@@ -10,11 +10,13 @@ from torch import Tensor, nn
 
 
 class TokenEmbedding(nn.Module):
-    """Embedding: sqrt(E) times a row of N(0, 1 / E), Vaswani et al. 2017, 3.4; or, not ``scaled``, a row of N(0, 1).
+    """Embedding: sqrt(E) times a row of N(0, 1 / E), Vaswani et al. 2017, 3.4; or, not ``scaled``,
+    a row of N(0, 1).
 
-    Vectors enter the network with unit variance. The scaled table as output layer gives scores of unit variance (Press
-    & Wolf 2017); Adam changes its vectors sqrt(E) times as fast. The padding token's row starts as zeros and gets
-    no gradient from here; as output weights, it gets that of the output layer.
+    Vectors enter the network with unit variance. The scaled table as output layer gives scores of
+    unit variance (Press & Wolf 2017); Adam changes its vectors sqrt(E) times as fast. The padding
+    token's row starts as zeros and gets no gradient from here; as output weights, it gets that of
+    the output layer.
     """
 
     def __init__(self, vocabulary: int, size: int, *, padding: int, scaled: bool = True) -> None:

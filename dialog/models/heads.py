@@ -1,6 +1,7 @@
 """Heads: from a decoder's outputs to scores of tokens, also by pointing at the source.
 
-Shapes: .. any leading dimensions ([B, T], or N positions), S source tokens, E embedding size, V vocabulary.
+Shapes: .. any leading dimensions ([B, T], or N positions), S source tokens, E embedding size, V
+    vocabulary.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ class Head(nn.Module, ABC):
         """Return scores [.., V]."""
 
     def parts(self, decoded: Decoded, width: int) -> Iterator[Tensor]:
-        """Yield the scores of ``width`` tokens at a time [.., width], the last of fewer; they may be overwritten."""
+        """Yield the scores of ``width`` tokens at a time [.., width], the last of fewer; they may
+        be overwritten.
+        """
         yield from self(decoded).split(width, -1)
 
     @abstractmethod
@@ -64,7 +67,8 @@ class Head(nn.Module, ABC):
 class VocabularyHead(Head):
     """W o, or W o + b with ``bias``; with tied embeddings W is their table (Press & Wolf 2017).
 
-    An untied W starts as N(0, ``deviation``^2), by default 1 / sqrt(E); b as uniform in +-1 / sqrt(V).
+    An untied W starts as N(0, ``deviation``^2), by default 1 / sqrt(E); b as uniform in +-1 /
+    sqrt(V).
     """
 
     divisible = True
@@ -80,7 +84,10 @@ class VocabularyHead(Head):
     ) -> None:
         super().__init__()
         if tied is not None and deviation is not None:
-            raise ValueError("deviation: W is the table of the embeddings; remove it, or set model.tie_embeddings=none")
+            raise ValueError(
+                "deviation: W is the table of the embeddings; remove it, or set"
+                " model.tie_embeddings=none"
+            )
         self.weight = output_weights(vocabulary, size, deviation) if tied is None else tied
         bound = vocabulary**-0.5
         self.bias = nn.Parameter(torch.empty(vocabulary).uniform_(-bound, bound)) if bias else None
@@ -93,7 +100,8 @@ class VocabularyHead(Head):
         """Yield the scores of ``width`` tokens at a time, a product with their rows of W each."""
         biases = () if self.bias is None else torch.split(self.bias, width)
         for weight, bias in zip_longest(torch.split(self.weight, width), biases):
-            scores = linear(decoded.outputs, weight)  # [.., width]; without b, which the product would copy first
+            # [.., width]; without b, which the product would copy first
+            scores = linear(decoded.outputs, weight)
             yield scores if bias is None else scores.add_(bias)
 
     def measures(self, decoded: Decoded) -> dict[str, Tensor]:
@@ -102,10 +110,13 @@ class VocabularyHead(Head):
 
 
 class PointerHead(Head):
-    """p(v) = sum of the attention on the source's tokens v; Vinyals et al. 2015. It generates source tokens only.
+    """p(v) = sum of the attention on the source's tokens v; Vinyals et al. 2015.
 
-    It uses the decoder's attention and nothing else, so choose a decoder whose attention queries with the state after
-    the previous token (``lstm_luong``, ``transformer``); Bahdanau's queries with the state before it.
+    It generates source tokens only.
+
+    It uses the decoder's attention and nothing else, so choose a decoder whose attention queries
+    with the state after the previous token (``lstm_luong``, ``transformer``); Bahdanau's queries
+    with the state before it.
     """
 
     points = True
@@ -117,7 +128,8 @@ class PointerHead(Head):
 
     def forward(self, decoded: Decoded) -> Tensor:
         """Log-probabilities [.., V]."""
-        unused = 0.0 * decoded.outputs.sum(-1, keepdim=True)  # gives every parameter a gradient on every rank
+        # gives every parameter a gradient on every rank
+        unused = 0.0 * decoded.outputs.sum(-1, keepdim=True)
         return (copied(decoded, self.vocabulary) + NEVER).log() + unused
 
     def measures(self, decoded: Decoded) -> dict[str, Tensor]:
@@ -126,16 +138,19 @@ class PointerHead(Head):
 
 
 class PointerGeneratorHead(Head):
-    """p(v) = g softmax(W o)_v + (1 - g) sum of the attention on the source's tokens v; See et al. 2017, equation 9.
+    """p(v) = g softmax(W o)_v + (1 - g) sum of the attention on the source's tokens v; See
+    et al. 2017, equation 9.
 
-    g = sigmoid(w . [o; x] + b) with the previous token x and the output o, which depends on the state and the context.
-    Tokens are subwords, so the vocabulary needs no extension. ``coverage`` is the weight of the coverage loss
-    (equation 12).
+    g = sigmoid(w . [o; x] + b) with the previous token x and the output o, which depends on the
+    state and the context. Tokens are subwords, so the vocabulary needs no extension. ``coverage``
+    is the weight of the coverage loss (equation 12).
     """
 
     points = True
 
-    def __init__(self, vocabulary: int, size: int, *, tied: nn.Parameter | None = None, coverage: float = 0.0) -> None:
+    def __init__(
+        self, vocabulary: int, size: int, *, tied: nn.Parameter | None = None, coverage: float = 0.0
+    ) -> None:
         super().__init__()
         self.weight = output_weights(vocabulary, size) if tied is None else tied
         self.gate = nn.Linear(2 * size, 1)
@@ -144,7 +159,8 @@ class PointerGeneratorHead(Head):
     def forward(self, decoded: Decoded) -> Tensor:
         """Log-probabilities [.., V]."""
         gate = self._gate(decoded)  # [.., 1]
-        vocabulary = at_least_float(F.linear(decoded.outputs, self.weight)).log_softmax(-1)  # [.., V]
+        # [.., V]
+        vocabulary = at_least_float(F.linear(decoded.outputs, self.weight)).log_softmax(-1)
         generated = F.logsigmoid(gate) + vocabulary  # [.., V]
         pointed = F.logsigmoid(-gate) + (copied(decoded, len(self.weight)) + NEVER).log()  # [.., V]
         return torch.logaddexp(generated, pointed)
@@ -154,7 +170,9 @@ class PointerGeneratorHead(Head):
         return {"generation_probability": self._gate(decoded).sigmoid().mean()}
 
     def _gate(self, decoded: Decoded) -> Tensor:
-        return at_least_float(self.gate(torch.cat([decoded.outputs, decoded.inputs.to(decoded.outputs.dtype)], -1)))
+        return at_least_float(
+            self.gate(torch.cat([decoded.outputs, decoded.inputs.to(decoded.outputs.dtype)], -1))
+        )
 
 
 HEADS: Family[Head] = Family(
@@ -169,7 +187,9 @@ HEADS: Family[Head] = Family(
 
 
 def output_weights(vocabulary: int, size: int, deviation: float | None = None) -> nn.Parameter:
-    """Return an output layer [V, E]; by default it maps vectors of unit variance to scores of unit variance."""
+    """Return an output layer [V, E]; by default it maps vectors of unit variance to scores of unit
+    variance.
+    """
     return nn.Parameter(nn.init.normal_(torch.empty(vocabulary, size), std=deviation or size**-0.5))
 
 

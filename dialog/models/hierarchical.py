@@ -1,6 +1,7 @@
 """Hierarchical encoder: tokens to turns, turns to a dialogue.
 
-Shapes: B rows, S source tokens, U turns, L tokens of the longest turn, E embedding size, M memory size, H heads.
+Shapes: B rows, S source tokens, U turns, L tokens of the longest turn, E embedding size, M memory
+    size, H heads.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from dialog.models.kernels.linear import Linear
 
 
 class HierarchicalEncoder(Encoder):
-    """One encoder reads each turn, another the turns' summaries; HRED, Sordoni et al. 2015, Serban et al. 2016.
+    """One encoder reads each turn, another the turns' summaries; HRED, Sordoni et al. 2015, Serban
+    et al. 2016.
 
-    Token j of turn u has the state W [h_j; d_u] from its own state and that of its turn in the dialogue, so attention
-    over tokens depends on the dialogue. The summary is W [summary of the last turn; summary of the dialogue], the only
-    input of a decoder without attention. Attention maps of the turn encoder are over turns; those of the token encoder
-    are over the whole source, 0 between turns.
+    Token j of turn u has the state W [h_j; d_u] from its own state and that of its turn in the
+    dialogue, so attention over tokens depends on the dialogue. The summary is W [summary of the
+    last turn; summary of the dialogue], the only input of a decoder without attention. Attention
+    maps of the turn encoder are over turns; those of the token encoder are over the whole source, 0
+    between turns.
     """
 
     needs = frozenset({"turns", "turn_shape"})
@@ -53,7 +56,9 @@ class HierarchicalEncoder(Encoder):
         *,
         turn_shape: tuple[int, int] | None = None,
     ) -> Encoded:
-        """Encode inputs [B, S, E], mask [B, S], turns [B, S] counted from 0 into states [B, S, M]."""
+        """Encode inputs [B, S, E], mask [B, S], turns [B, S] counted from 0 into states
+        [B, S, M].
+        """
         fold = Fold.of(turns, mask, turn_shape)
         within = self.tokens(
             fold.split(inputs).flatten(0, 1), fold.mask.flatten(0, 1), fold.watch(hook)
@@ -64,7 +69,8 @@ class HierarchicalEncoder(Encoder):
         place = fold.turns.unsqueeze(-1).expand(-1, -1, self.size)  # [B, S, M]
         states = self.join(torch.cat([token, dialogue.states.gather(1, place)], -1))  # [B, S, M]
         last = fold.turns.amax(1)[:, None, None].expand(-1, -1, summaries.shape[-1])  # [B, 1, M']
-        summary = self.join(torch.cat([summaries.gather(1, last).squeeze(1), dialogue.summary], -1))  # [B, M]
+        # [B, M]
+        summary = self.join(torch.cat([summaries.gather(1, last).squeeze(1), dialogue.summary], -1))
         return Encoded(states.masked_fill(~mask.unsqueeze(-1), 0.0), mask, summary)
 
 
@@ -85,12 +91,18 @@ class Fold:
         """
         turns = turns.masked_fill(~mask, 0)
         steps = torch.arange(turns.shape[1], device=turns.device).expand_as(turns)  # [B, S]
-        begins = torch.cat([turns[:, :1] * 0, (turns.diff(dim=1) > 0) * steps[:, 1:]], 1).cummax(1).values  # [B, S]
+        # [B, S]
+        begins = (
+            torch.cat([turns[:, :1] * 0, (turns.diff(dim=1) > 0) * steps[:, 1:]], 1)
+            .cummax(1)
+            .values
+        )
         places = (steps - begins).masked_fill(~mask, 0)
         turn_count, length = shape or (torch.stack([turns.max(), places.max()]) + 1).tolist()
         real = mask.new_zeros(len(turns), turn_count * length + 1)
         slots = torch.where(mask, turns * length + places, turn_count * length)
-        real = torch.unflatten(real.scatter(1, slots, True)[:, :-1], 1, (turn_count, length))  # [B, U, L]
+        # [B, U, L]
+        real = torch.unflatten(real.scatter(1, slots, True)[:, :-1], 1, (turn_count, length))
         return Fold(turns, places, mask, real)
 
     def split(self, states: Tensor) -> Tensor:
@@ -108,7 +120,9 @@ class Fold:
         return flat.gather(1, slots.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
 
     def watch(self, hook: AttentionHook | None) -> AttentionHook | None:
-        """Return a hook for weights within turns [B U, H, L, L] that passes them on over the source [B, H, S, S]."""
+        """Return a hook for weights within turns [B U, H, L, L] that passes them on over the source
+        [B, H, S, S].
+        """
         if hook is None:
             return None
 
@@ -119,13 +133,16 @@ class Fold:
             columns = self.places[:, None, None].expand(-1, *queries.shape[1:3], -1)  # [B, S, H, S]
             both = self.real.unsqueeze(2) & self.real.unsqueeze(1)
             together = (self.turns.unsqueeze(2) == self.turns.unsqueeze(1)) & both  # [B, S, S]
-            hook(module, (queries.gather(-1, columns) * together.unsqueeze(2)).transpose(1, 2))  # [B, H, S, S]
+            # [B, H, S, S]
+            hook(module, (queries.gather(-1, columns) * together.unsqueeze(2)).transpose(1, 2))
 
         return Only(hook.module, show) if isinstance(hook, Only) else show
 
 
 def turn_numbers(source: Tensor, turn_tokens: tuple[int, ...]) -> Tensor:
-    """Return the turn of each token [B, S], counted from 0; a turn begins with one of the turn tokens."""
+    """Return the turn of each token [B, S], counted from 0; a turn begins with one of the turn
+    tokens.
+    """
     begins = torch.zeros_like(source, dtype=torch.bool)
     for token in turn_tokens:
         begins |= source == token

@@ -16,7 +16,8 @@ from dialog.config.components import Family
 from dialog.errors import UserError
 
 Turn = Callable[[Tensor], Tensor]
-"""Turns query or key heads [B, H, T, W] by the angles of their positions, without changing lengths."""
+"""Turns query or key heads [B, H, T, W] by the angles of their positions, without changing lengths.
+"""
 
 
 def unturned(heads: Tensor) -> Tensor:
@@ -33,11 +34,15 @@ class PositionEncoding(nn.Module, ABC):
 
     @abstractmethod
     def turn_at(self, inputs: Tensor, offset: int = 0) -> Turn:
-        """Return the turn at the positions ``offset``, ``offset`` + 1, ... of inputs [.., T, D], for all layers."""
+        """Return the turn at the positions ``offset``, ``offset`` + 1, ... of inputs [.., T, D],
+        for all layers.
+        """
 
 
 class SinusoidalPositions(PositionEncoding):
-    """p[t, 2i] = sin(t / 10000^(2i / D)), p[t, 2i + 1] = cos(t / 10000^(2i / D)); Vaswani et al. 2017, 3.5."""
+    """p[t, 2i] = sin(t / 10000^(2i / D)), p[t, 2i + 1] = cos(t / 10000^(2i / D)); Vaswani
+    et al. 2017, 3.5.
+    """
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -57,7 +62,8 @@ class SinusoidalPositions(PositionEncoding):
 class LearnedPositions(PositionEncoding):
     """p[t] is row t of a learned table; Gehring et al. 2017, 3.1.
 
-    The ``length`` rows start as N(0, 1 / D), so a position starts with a smaller norm than a token (unit variance).
+    The ``length`` rows start as N(0, 1 / D), so a position starts with a smaller norm than a token
+    (unit variance).
     """
 
     def __init__(self, size: int, *, length: int = 1024) -> None:
@@ -73,7 +79,8 @@ class LearnedPositions(PositionEncoding):
         Raises:
             UserError: the sequence is longer than the table.
         """
-        length, end = self.table.num_embeddings, offset + inputs.shape[1]
+        length = self.table.num_embeddings
+        end = offset + inputs.shape[1]
         if end > length:
             raise UserError(
                 f"learned positions: length is {length}, but a sequence has {end} tokens; "
@@ -87,7 +94,8 @@ class LearnedPositions(PositionEncoding):
 
 
 class RotaryPositions(PositionEncoding):
-    """Turns the pair (x[2i], x[2i + 1]) of a query or key at t by the angle t / 10000^(2i / W); Su et al. 2021, 3.2.
+    """Turns the pair (x[2i], x[2i + 1]) of a query or key at t by the angle t / 10000^(2i / W); Su
+    et al. 2021, 3.2.
 
     ``q_s . k_t`` then depends on ``s - t`` only. The inputs stay unchanged.
     """
@@ -97,7 +105,9 @@ class RotaryPositions(PositionEncoding):
         if heads < 1 or size % heads:
             raise ValueError(f"size {size} is not a multiple of {heads} heads")
         if size // heads % 2:
-            raise ValueError(f"the width of a head, {size} / {heads}, must be even for rotary positions")
+            raise ValueError(
+                f"the width of a head, {size} / {heads}, must be even for rotary positions"
+            )
         self.width = size // heads
 
     def forward(self, inputs: Tensor, offset: int = 0) -> Tensor:
@@ -108,11 +118,15 @@ class RotaryPositions(PositionEncoding):
         """Compute all angles, in float32 or better; return the function that turns by them."""
         angles = _angles(offset, inputs.shape[-2], self.width, inputs.device)  # [T, W / 2]
         exact = torch.promote_types(inputs.dtype, torch.float32)
-        cosine, sine = angles.cos().to(exact), angles.sin().to(exact)
+        cosine = angles.cos().to(exact)
+        sine = angles.sin().to(exact)
 
         def turn(heads: Tensor) -> Tensor:
-            even, odd = heads[..., 0::2], heads[..., 1::2]  # [B, H, T, W / 2]
-            turned = torch.stack([even * cosine - odd * sine, even * sine + odd * cosine], -1)  # [B, H, T, W / 2, 2]
+            # [B, H, T, W / 2]
+            even = heads[..., 0::2]
+            odd = heads[..., 1::2]
+            # [B, H, T, W / 2, 2]
+            turned = torch.stack([even * cosine - odd * sine, even * sine + odd * cosine], -1)
             return turned.flatten(3).to(heads.dtype)  # [B, H, T, W]
 
         return turn
@@ -122,7 +136,9 @@ def _angles(offset: int, length: int, size: int, device: torch.device) -> Tensor
     """Angles t / 10000^(2i / size) for positions t = offset, offset + 1, ... and i = 0, 1, ... ."""
     exact = torch.float32 if device.type == "mps" else torch.float64  # bfloat16 rounds 257 to 256
     steps = torch.arange(offset, offset + length, device=device, dtype=exact)
-    frequencies = torch.exp(torch.arange(0, size, 2, device=device, dtype=exact) * (-math.log(1e4) / size))
+    frequencies = torch.exp(
+        torch.arange(0, size, 2, device=device, dtype=exact) * (-math.log(1e4) / size)
+    )
     return torch.outer(steps, frequencies)  # [T, ceil(size / 2)]
 
 

@@ -14,7 +14,15 @@ import torch
 from torch import Tensor, nn
 
 from dialog.config.components import Component, Family, accepts, build, lookup, plain
-from dialog.models.contracts import AttentionHook, Decoder, Encoder, Memory, Only, State, declared_needs
+from dialog.models.contracts import (
+    AttentionHook,
+    Decoder,
+    Encoder,
+    Memory,
+    Only,
+    State,
+    declared_needs,
+)
 from dialog.models.embedding import TokenEmbedding
 from dialog.models.encoders import SEQUENCE_ENCODERS
 from dialog.models.heads import HEADS, Decoded
@@ -41,8 +49,15 @@ DECODERS: Family[Decoder] = Family(
     },
     runtime=("input_size", "memory_size", "dropout", "activation_checkpointing"),
 )
-TIES = {"all": (True, True), "output": (False, True), "source": (True, False), "none": (False, False)}
-"""By the value of `tie_embeddings`: target and source share embeddings, output layer and target share weights."""
+TIES = {
+    "all": (True, True),
+    "output": (False, True),
+    "source": (True, False),
+    "none": (False, False),
+}
+"""By the value of `tie_embeddings`: target and source share embeddings, output layer and target
+share weights.
+"""
 TIE_ALIASES: dict[bool | str, str] = {True: "all", False: "none"}
 VOCABULARY: Component = {"name": "vocabulary"}
 
@@ -60,11 +75,12 @@ class Seq2Seq(nn.Module):
 
     `arguments` are those of the constructor, in plain containers.
 
-    ``tie_embeddings``: source, target and output layer share one table (``all`` or true), target and output layer do
-    (``output``), source and target do (``source``), or none do (``none`` or false); Press & Wolf 2017.
+    ``tie_embeddings``: source, target and output layer share one table (``all`` or true), target
+    and output layer do (``output``), source and target do (``source``), or none do (``none`` or
+    false); Press & Wolf 2017.
     ``scale_embeddings``: see `TokenEmbedding`. Each turn of a
-    source begins with one of the ``turn_tokens``. ``activation_checkpointing`` trains Transformers in less memory, but
-    slower.
+    source begins with one of the ``turn_tokens``. ``activation_checkpointing`` trains Transformers
+    in less memory, but slower.
     """
 
     def __init__(
@@ -87,14 +103,22 @@ class Seq2Seq(nn.Module):
             accepts(table, part, "activation_checkpointing")
             for table, part in ((ENCODERS, encoder), (DECODERS, decoder))
         ):
-            raise ValueError("activation_checkpointing: neither encoder nor decoder is a Transformer; remove it")
+            raise ValueError(
+                "activation_checkpointing: neither encoder nor decoder is a Transformer; remove it"
+            )
         shared = {"dropout": dropout, "activation_checkpointing": activation_checkpointing}
-        one_table, tied = lookup(TIES, TIE_ALIASES.get(tie_embeddings, str(tie_embeddings)), "tie_embeddings")
-        table = partial(TokenEmbedding, vocabulary, embedding_size, padding=padding, scaled=scale_embeddings)
+        one_table, tied = lookup(
+            TIES, TIE_ALIASES.get(tie_embeddings, str(tie_embeddings)), "tie_embeddings"
+        )
+        table = partial(
+            TokenEmbedding, vocabulary, embedding_size, padding=padding, scaled=scale_embeddings
+        )
         self.source_embedding = table()
         self.target_embedding = self.source_embedding if one_table else table()
         self.encoder = build(ENCODERS, encoder, input_size=embedding_size, **shared)
-        self.decoder = build(DECODERS, decoder, input_size=embedding_size, memory_size=self.encoder.size, **shared)
+        self.decoder = build(
+            DECODERS, decoder, input_size=embedding_size, memory_size=self.encoder.size, **shared
+        )
         if self.decoder.needs_final:
             self.encoder.keep_final(self.decoder.needs_final)
         self.dropout = nn.Dropout(dropout)
@@ -102,8 +126,8 @@ class Seq2Seq(nn.Module):
         self.head = build(HEADS, head, vocabulary=vocabulary, size=embedding_size, tied=tied_to)
         if self.head.points and self.decoder.pointer is None:
             raise ValueError(
-                f"head {head['name']!r} points with the decoder's attention, but the decoder has none; "
-                "set model.decoder.attention"
+                f"head {head['name']!r} points with the decoder's attention, but the decoder has"
+                " none; set model.decoder.attention"
             )
         self.turn_tokens = tuple(turn_tokens)
         self.arguments: dict[str, Any] = plain(
@@ -123,8 +147,11 @@ class Seq2Seq(nn.Module):
         )
         self.encoder_needs = declared_needs(self.encoder, ("turns", "turn_shape"))
 
-    def forward(self, source: Tensor, source_mask: Tensor, target: Tensor, hook: AttentionHook | None = None) -> Tensor:
-        """Teacher forcing: source [B, S], source_mask [B, S] (True = real), target [B, T] -> logits [B, T, V].
+    def forward(
+        self, source: Tensor, source_mask: Tensor, target: Tensor, hook: AttentionHook | None = None
+    ) -> Tensor:
+        """Teacher forcing: source [B, S], source_mask [B, S] (True = real), target [B, T] -> logits
+        [B, T, V].
 
         Logits t predict target t + 1, so a target begins with the begin token.
         """
@@ -151,14 +178,18 @@ class Seq2Seq(nn.Module):
     ) -> tuple[Memory, State]:
         """Encode a source [B, S]; return its memory and the state before the first token.
 
-        A ``turn_shape`` that the host knows (see `Encoder.needs`) saves a hierarchical encoder a wait for the device.
+        A ``turn_shape`` that the host knows (see `Encoder.needs`) saves a hierarchical encoder a
+        wait for the device.
         """
         offered: dict[str, Any] = {"turn_shape": turn_shape}
         if self.needs_turns:
             offered["turns"] = turn_numbers(source, self.turn_tokens)
         extra = {name: offered[name] for name in self.encoder_needs}
         encoded = self.encoder(
-            self._dropped(self.source_embedding(source), self.encoder), source_mask, hook=hook, **extra
+            self._dropped(self.source_embedding(source), self.encoder),
+            source_mask,
+            hook=hook,
+            **extra,
         )
         memory, state = self.decoder.start(encoded)
         return SourceMemory(source, memory), state
@@ -174,12 +205,22 @@ class Seq2Seq(nn.Module):
     def decode(
         self, tokens: Tensor, memory: Memory, state: State, hook: AttentionHook | None = None
     ) -> tuple[Decoded, State]:
-        """Advance by tokens [B, T] without the head, so that a loss can score selected positions."""
+        """Advance by tokens [B, T] without the head, so that a loss can score selected
+        positions.
+        """
         inputs = self._dropped(self.target_embedding(tokens), self.decoder)  # [B, T, E]
         if not self.head.points:
             outputs, state = self.decoder(inputs, memory.decoder, state, hook)
             empty = outputs[..., :0]
-            return Decoded(self._dropped(outputs, self.decoder), inputs, empty, tokens.unsqueeze(-1)[..., :0]), state
+            return (
+                Decoded(
+                    self._dropped(outputs, self.decoder),
+                    inputs,
+                    empty,
+                    tokens.unsqueeze(-1)[..., :0],
+                ),
+                state,
+            )
         pointer = self.decoder.pointer
         assert pointer is not None  # checked in __init__
         seen: list[Tensor] = []
@@ -190,7 +231,9 @@ class Seq2Seq(nn.Module):
             if module is pointer:
                 seen.append(weights)
 
-        outputs, state = self.decoder(inputs, memory.decoder, state, Only(pointer, watch) if hook is None else watch)
+        outputs, state = self.decoder(
+            inputs, memory.decoder, state, Only(pointer, watch) if hook is None else watch
+        )
         weights = torch.cat(seen, 2).mean(1)  # [B, T, S], the mean over heads
         source = memory.tokens.unsqueeze(1).expand(-1, tokens.shape[1], -1)  # [B, T, S]
         return Decoded(self._dropped(outputs, self.decoder), inputs, weights, source), state
@@ -202,12 +245,16 @@ class Seq2Seq(nn.Module):
 
 
 def count_parameters(model: Seq2Seq) -> dict[str, int]:
-    """Count all parameters, those of embeddings and head, and the rest; shared parameters count once."""
+    """Count all parameters, those of embeddings and head, and the rest; shared parameters count
+    once.
+    """
     tables = {
         id(parameter)
         for part in (model.source_embedding, model.target_embedding, model.head)
         for parameter in part.parameters()
     }
     total = sum(parameter.numel() for parameter in model.parameters())
-    embeddings = sum(parameter.numel() for parameter in model.parameters() if id(parameter) in tables)
+    embeddings = sum(
+        parameter.numel() for parameter in model.parameters() if id(parameter) in tables
+    )
     return {"total": total, "embeddings": embeddings, "rest": total - embeddings}

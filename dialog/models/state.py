@@ -1,4 +1,6 @@
-"""Frozen bundles of tensors with the batch in dimension 0; the only code that selects and repeats their rows."""
+"""Frozen bundles of tensors with the batch in dimension 0; the only code that selects and repeats
+their rows.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +17,26 @@ class Rows:
 
     def select(self, rows: Tensor) -> Self:
         """Return the rows [N] in this order, to reorder a beam or to drop finished rows."""
-        return self._map(lambda part: part.select(rows) if isinstance(part, Rows) else part.index_select(0, rows))
+        return self._map(
+            lambda part: part.select(rows) if isinstance(part, Rows) else part.index_select(0, rows)
+        )
 
     def repeat(self, times: int) -> Self:
         """Repeat each row, copies side by side: one source for a whole beam."""
         return self._map(
-            lambda part: part.repeat(times) if isinstance(part, Rows) else part.repeat_interleave(times, 0)
+            lambda part: (
+                part.repeat(times) if isinstance(part, Rows) else part.repeat_interleave(times, 0)
+            )
         )
 
     def _map(self, change: Callable[[Any], Any]) -> Self:
         """Change each tensor and each bundle."""
-        return replace(self, **{item.name: _map(change, getattr(self, item.name)) for item in fields(self)})
+        return replace(
+            self, **{item.name: _map(change, getattr(self, item.name)) for item in fields(self)}
+        )
 
 
-def _map(change: Callable[[Any], Any], tree: Any) -> Any:  # noqa: ANN401 - a tree of tensors
+def _map(change: Callable[[Any], Any], tree: Any) -> Any:
     if isinstance(tree, Tensor | Rows):
         return change(tree)
     if isinstance(tree, tuple):

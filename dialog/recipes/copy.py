@@ -16,16 +16,21 @@ RUN = "# Run: "
 
 
 def copy_recipe(name: str, destination: Path) -> Path:
-    """Copy a recipe and its groups into a new folder; return the copy, which composes to the same recipe.
+    """Copy a recipe and its groups into a new folder; return the copy, which composes to the same
+    recipe.
 
-        DEST/<recipe>.yaml              stamped with the name and the version that it was copied from
+        DEST/<recipe>.yaml              stamped with the name and version it was copied from
         DEST/configs/<group>/<choice>   take precedence over the groups of the package
 
     Raises:
-        UserError: an unknown or invalid recipe, or the destination exists or is named like a recipe.
+        UserError: an unknown or invalid recipe, or the destination exists or is named like a
+            recipe.
     """
     if is_path(destination.name):
-        raise UserError(f"{destination}: DEST is a new folder for the copy; name it without {destination.suffix}")
+        raise UserError(
+            f"{destination}: DEST is a new folder for the copy; name it without"
+            f" {destination.suffix}"
+        )
     compose(name)
     source = find_recipe(name)
     groups = group_files(source)
@@ -38,7 +43,9 @@ def copy_recipe(name: str, destination: Path) -> Path:
             (new / target).parent.mkdir(parents=True, exist_ok=True)
             lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
             if path == source:  # the name of the original would run the original
-                stamp = f"{label} of dialog-seq2seq {__version__}; `expect` is that of the original."
+                stamp = (
+                    f"{label} of dialog-seq2seq {__version__}; `expect` is that of the original."
+                )
                 lines = [line for line in lines if not line.startswith(RUN)]
             else:
                 stamp = f"{path.stem} of dialog-seq2seq {__version__}."

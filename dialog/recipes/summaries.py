@@ -1,4 +1,6 @@
-"""One row for each shipped recipe, read from its YAML and that of its groups without composing it."""
+"""One row for each shipped recipe, read from its YAML and that of its groups without
+composing it.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def summary(name: str, path: Path) -> dict[str, Any]:
 
 
 def part(values: Mapping[str, Any], section: str, key: str) -> str:
-    """Return the name of a component: that in the recipe's own lines, else that in the group which it chooses."""
+    """Return the name of a component: that in the recipe's own lines, else that in the group which
+    it chooses.
+    """
     own = values.get(section, {}).get(key, {})
     if "name" in own:
         return str(own["name"])

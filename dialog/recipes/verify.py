@@ -23,9 +23,9 @@ log = logging.getLogger("dialog")
 class Expectation(NamedTuple):
     """An expected metric of a recipe, and the outcome.
 
-    ``state`` is "held" (within the tolerance), "missed", "not compared" (measured in a smoke run), "ran" (nothing is
-    expected) or "failed"; ``message`` is the reason. ``code`` is the exit code of a failure, 1 for a missed
-    expectation, else 0.
+    ``state`` is "held" (within the tolerance), "missed", "not compared" (measured in a smoke run),
+    "ran" (nothing is expected) or "failed"; ``message`` is the reason. ``code`` is the exit code of
+    a failure, 1 for a missed expectation, else 0.
     """
 
     recipe: str
@@ -47,8 +47,12 @@ class Expectation(NamedTuple):
         return self.recipe, self.metric, expected, numbers[2], self.state
 
 
-def verify_recipes(names: Sequence[str], overrides: Sequence[str] = (), *, full: bool) -> Iterator[list[Expectation]]:
-    """Yield the outcomes of each recipe as soon as it has run; one that fails does not stop the others."""
+def verify_recipes(
+    names: Sequence[str], overrides: Sequence[str] = (), *, full: bool
+) -> Iterator[list[Expectation]]:
+    """Yield the outcomes of each recipe as soon as it has run; one that fails does not stop the
+    others.
+    """
     for name in names:
         log.info("%s: %s", name, "training" if full else "a smoke run")
         try:
@@ -61,7 +65,8 @@ def verify_recipes(names: Sequence[str], overrides: Sequence[str] = (), *, full:
 
 
 def verify_recipe(name: str, overrides: Sequence[str], *, full: bool) -> list[Expectation]:
-    """Train a recipe, or run its smoke overrides, evaluate it on the test split, and check its expectations.
+    """Train a recipe, or run its smoke overrides, evaluate it on the test split, and check its
+    expectations.
 
     Raises:
         UserError, RunError: of composing, training or evaluating.
@@ -72,7 +77,9 @@ def verify_recipe(name: str, overrides: Sequence[str], *, full: bool) -> list[Ex
     with tempfile.TemporaryDirectory(prefix="dialog-") as folder:
         metrics = run(composed, Path(folder) / "run", () if full else (SHORT,))
     outcomes = [check(name, item, metrics, full=full) for item in composed.recipe.expect]
-    return outcomes or [Expectation(name, "", None, None, None, "ran", "the recipe states no expectation")]
+    return outcomes or [
+        Expectation(name, "", None, None, None, "ran", "the recipe states no expectation")
+    ]
 
 
 def run(composed: Composed, folder: Path, overrides: Sequence[str]) -> Mapping[str, Any]:
@@ -83,13 +90,21 @@ def run(composed: Composed, folder: Path, overrides: Sequence[str]) -> Mapping[s
 
     train(composed, folder, quiet=True)
     return evaluate(
-        load(folder, overrides=overrides, trust=FULL_TRUST.within(composed.recipe)), SPLIT, quiet=True
+        load(folder, overrides=overrides, trust=FULL_TRUST.within(composed.recipe)),
+        SPLIT,
+        quiet=True,
     ).metrics
 
 
-def check(name: str, item: Mapping[str, Any], metrics: Mapping[str, Any], *, full: bool) -> Expectation:
-    """Compare a metric with what is expected of it; of a smoke run only check that it was measured."""
-    metric, expected, tolerance = str(item["metric"]), float(item["value"]), float(item["tolerance"])
+def check(
+    name: str, item: Mapping[str, Any], metrics: Mapping[str, Any], *, full: bool
+) -> Expectation:
+    """Compare a metric with what is expected of it; of a smoke run only check that it was
+    measured.
+    """
+    metric = str(item["metric"])
+    expected = float(item["value"])
+    tolerance = float(item["tolerance"])
     value = metric_at(metrics, metric)
     row = Expectation(name, metric, expected, tolerance, value, "not compared")
     if value is None:
@@ -98,4 +113,6 @@ def check(name: str, item: Mapping[str, Any], metrics: Mapping[str, Any], *, ful
         return row
     if abs(value - expected) <= tolerance:
         return row._replace(state="held")
-    return row._replace(state="missed", message=f"by {abs(value - expected) - tolerance:.2g}", code=1)
+    return row._replace(
+        state="missed", message=f"by {abs(value - expected) - tolerance:.2g}", code=1
+    )

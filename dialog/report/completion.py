@@ -22,7 +22,7 @@ FIELDS: Mapping[str, Any] = {
     "differences": (),
     "statistics": {},
     "crossings": (),
-    "history": {},
+    "context_use": {},
     "breakdown": (),
     "calibration": {},
     "samples": (),
@@ -39,7 +39,13 @@ MODEL_FIELDS: Mapping[str, Any] = {
     "trials": None,
 }
 COSTS = ("tokens_per_second", "seconds_to", "milliseconds_per_response", "peak_memory_bytes")
-RUN_FIELDS: Mapping[str, Any] = {"seed": None, "diverged": False, "metrics": {}, "curve": (), "folder": ""}
+RUN_FIELDS: Mapping[str, Any] = {
+    "seed": None,
+    "diverged": False,
+    "metrics": {},
+    "curve": (),
+    "folder": "",
+}
 SPENT = ("seconds", "steps", "target_tokens")
 
 
@@ -50,19 +56,26 @@ UNNAMED = ("command", "environment", "samples", "disagreements", "rating")
 
 
 def displayed(results: Results) -> dict[str, Any]:
-    """Return complete results with short names of the contenders; "shared" is what the names had in common."""
+    """Return complete results with short names of the contenders; "shared" is what the names had in
+    common.
+    """
     completed = complete(results)
     names = model_names(completed)
     shared, labels = short_labels(names)
     named = {key: value for key, value in completed.items() if key not in UNNAMED}
-    return {**completed, **_renamed(named, dict(zip(names, labels, strict=True)), ""), "shared": shared}
+    return {
+        **completed,
+        **_renamed(named, dict(zip(names, labels, strict=True)), ""),
+        "shared": shared,
+    }
 
 
 def short_labels(names: Sequence[str]) -> tuple[str, list[str]]:
-    """Return what names have in common, their folder, first words or recipe, and their labels without it.
+    """Return what names have in common, their folder, first words or recipe, and their labels
+    without it.
 
-    ``task/lstm[attention=dot]`` and ``task/lstm[attention=none]`` share ``task/lstm``; ``task/lstm`` and ``task/gru``
-    share ``task``, and so do ``task-lstm`` and ``task-gru``.
+    ``task/lstm[attention=dot]`` and ``task/lstm[attention=none]`` share ``task/lstm``;
+    ``task/lstm`` and ``task/gru`` share ``task``, and so do ``task-lstm`` and ``task-gru``.
     """
     if len(names) < 2:
         return "", list(names)
@@ -77,31 +90,42 @@ def short_labels(names: Sequence[str]) -> tuple[str, list[str]]:
 def _shared_start(texts: Sequence[str], separator: str) -> str:
     """Return the parts with which all texts start, each with its separator."""
     parts = zip(*(text.split(separator)[:-1] for text in texts), strict=False)
-    return "".join(f"{equal[0]}{separator}" for equal in takewhile(lambda column: len(set(column)) == 1, parts))
+    return "".join(
+        f"{equal[0]}{separator}" for equal in takewhile(lambda column: len(set(column)) == 1, parts)
+    )
 
 
-def _renamed(value: Any, labels: Mapping[str, str], field: str) -> Any:  # noqa: ANN401 - any value of JSON
-    """Replace names of contenders: whole keys and values, and words of the sentences in `TEXTS`, but not in paths."""
+def _renamed(value: Any, labels: Mapping[str, str], field: str) -> Any:
+    """Replace names of contenders: whole keys and values, and words of the sentences in `TEXTS`,
+    but not in paths.
+    """
     if isinstance(value, Mapping):
         return {labels.get(key, key): _renamed(item, labels, key) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_renamed(item, labels, field) for item in value]
     if isinstance(value, str) and field in TEXTS:
         longest_first = "|".join(map(re.escape, sorted(labels, key=len, reverse=True)))
-        return re.sub(rf"(?<![\w/])(?:{longest_first})(?![\w/])", lambda match: labels[match[0]], value)
+        return re.sub(
+            rf"(?<![\w/])(?:{longest_first})(?![\w/])", lambda match: labels[match[0]], value
+        )
     return labels.get(value, value) if isinstance(value, str) else value
 
 
 def complete(results: Results) -> dict[str, Any]:
-    """Return results.json with the empty value of every field that it lacks; `null` counts as lacking."""
+    """Return results.json with the empty value of every field that it lacks; `null` counts as
+    lacking.
+    """
     models = [_model(model) for model in results["models"]]
     metrics: Mapping[str, Any] = next(
         (run["metrics"] for model in models for run in model["runs"] if run["metrics"]), {}
     )
     attention = results.get("attention")
-    sizes = {key: metrics[key] for key in ("fingerprint", "examples", "dialogues") if key in metrics}
+    sizes = {
+        key: metrics[key] for key in ("fingerprint", "examples", "dialogues") if key in metrics
+    }
     present = {**FIELDS, **sizes, **_present(results), "models": models}
-    return present if isinstance(attention, Mapping) else {**present, "attention": {}}  # a list in format 2
+    # a list in format 2
+    return present if isinstance(attention, Mapping) else {**present, "attention": {}}
 
 
 def _model(model: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,9 @@ FIGURES = "figures"
 
 
 def write_reports(results: Results, folder: Path) -> None:
-    """Write report.html, report.md and report.tex of results.json, and the charts as figures/*.svg."""
+    """Write report.html, report.md and report.tex of results.json, and the charts as
+    figures/*.svg.
+    """
     write_text(folder / "report.md", to_markdown(results))
     write_text(folder / "report.tex", to_latex(results))
     write_html(results, folder / "report.html")
@@ -27,7 +29,9 @@ def write_reports(results: Results, folder: Path) -> None:
 
 
 def write_figures(results: Results, folder: Path) -> None:
-    """Write each chart of the report with a legend as <section>-<number>.svg; remove those of an earlier report."""
+    """Write each chart of the report with a legend as <section>-<number>.svg; remove those of an
+    earlier report.
+    """
     for file in folder.glob("*.svg"):
         file.unlink()
     shown = displayed(results)

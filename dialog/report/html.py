@@ -39,32 +39,55 @@ from dialog.report.tables import (
 from dialog.report.terminal import display_width, divided, heading_pieces, truncate
 from dialog.report.verdict import other_verdicts, verdict_lines
 
-MOST_WEIGHTS, STILLS, STILL_ROWS = 200_000, 2, 30
-"""Weights of all attention maps together, 0.5 MB of a page below 2 MB; models and rows of maps without scripts."""
-MOST_TURNS, TURN_COLUMNS, RESPONSE_COLUMNS = 10, 400, 1000
-"""Last turns of a context that are shown, and columns to which a turn and a response are truncated."""
+MOST_WEIGHTS = 200_000
+STILLS = 2
+STILL_ROWS = 30
+"""Weights of all attention maps together, 0.5 MB of a page below 2 MB; models and rows of maps
+without scripts.
+"""
+MOST_TURNS = 10
+TURN_COLUMNS = 400
+RESPONSE_COLUMNS = 1000
+"""Last turns of a context that are shown, and columns to which a turn and a response are truncated.
+"""
 
-PRINTED, LONG_CELL, SWATCH = 152, 40, 3
-"""Characters on a line of a table on A4, before a cell is broken into lines, and in the place of a swatch."""
+PRINTED = 152
+LONG_CELL = 40
+SWATCH = 3
+"""Characters on a line of a table on A4, before a cell is broken into lines, and in the place of a
+swatch.
+"""
 
 
 def write_html(results: Results, path: Path) -> None:
-    """Write a report of results.json; its texts are escaped and cannot add elements or addresses."""
-    values = template_values(printable_json(displayed(results)), rating_fingerprint(complete(results)))
+    """Write a report of results.json; its texts are escaped and cannot add elements or
+    addresses.
+    """
+    values = template_values(
+        printable_json(displayed(results)), rating_fingerprint(complete(results))
+    )
     write_text(
         path,
-        render_page("dialog.report", "report.html.j2", values, scripts=("rating.js", "drawing/attention/explorer.js")),
+        render_page(
+            "dialog.report",
+            "report.html.j2",
+            values,
+            scripts=("rating.js", "drawing/attention/explorer.js"),
+        ),
     )
 
 
 def template_values(results: Results, rating: str) -> dict[str, Any]:
     """Return the variables of the template; `rating` is the fingerprint of the pairs for rating."""
-    sections, attention = main_sections(results), _attention(results)
+    sections = main_sections(results)
+    attention = _attention(results)
     examples = [
         (DIFFERING, DIFFERING_NOTE, [_short(sample) for sample in results["disagreements"]]),
         (RANDOM, "", [_short(sample) for sample in results["samples"]]),
     ]
-    metrics = {name: METRIC_DISPLAYS[name] for name in metric_names(results) if name in METRIC_DISPLAYS}
+    metrics = {
+        name: METRIC_DISPLAYS[name] for name in metric_names(results) if name in METRIC_DISPLAYS
+    }
     return {
         "results": results,
         "title": title_of(results),
@@ -101,7 +124,14 @@ def template_values(results: Results, rating: str) -> dict[str, Any]:
 
 
 def _facts(results: Results) -> dict[str, str]:
-    seeds = sorted({run["seed"] for model in results["models"] for run in model["runs"] if run["seed"] is not None})
+    seeds = sorted(
+        {
+            run["seed"]
+            for model in results["models"]
+            for run in model["runs"]
+            if run["seed"] is not None
+        }
+    )
     size = f"{results['examples']:,} responses in {results['dialogues']:,} dialogues"
     spread = [SPREAD_NOTE] if has_several_seeds(results) else []
     facts = {
@@ -111,7 +141,11 @@ def _facts(results: Results) -> dict[str, str]:
         "Hardware": hardware(results["environment"]),
         "Total time": duration(results["seconds"]),
         "Notation": " ".join(
-            [*spread, "Brackets and bars: 95 % intervals, unless a caption says otherwise.", "Bold: decided."]
+            [
+                *spread,
+                "Brackets and bars: 95 % intervals, unless a caption says otherwise.",
+                "Bold: decided.",
+            ]
         ),
     }
     return {name: text for name, text in facts.items() if text}
@@ -122,13 +156,24 @@ def _short(sample: Mapping[str, Any]) -> dict[str, Any]:
     omitted = len(sample["context"]) - MOST_TURNS
     turns = [_truncate(turn, TURN_COLUMNS) for turn in sample["context"][-MOST_TURNS:]]
     first = [f"… ({omitted} earlier turns)"] if omitted > 0 else []
-    texts = {key: _truncate(sample[key], RESPONSE_COLUMNS) for key in ("id", "reference") if key in sample}
+    texts = {
+        key: _truncate(sample[key], RESPONSE_COLUMNS)
+        for key in ("id", "reference")
+        if key in sample
+    }
     responses = [_truncate(text, RESPONSE_COLUMNS) for text in sample["responses"]]
-    return {**texts, "context": first + turns, "responses": responses, "reference_bits": reference_bits(sample)}
+    return {
+        **texts,
+        "context": first + turns,
+        "responses": responses,
+        "reference_bits": reference_bits(sample),
+    }
 
 
 def _truncate(text: str, limit: int) -> str:
-    """Truncate a text to columns; characters without width count as well, at a quarter of a column."""
+    """Truncate a text to columns; characters without width count as well, at a quarter of a
+    column.
+    """
     return truncate(text[: 4 * limit], limit)
 
 
@@ -140,19 +185,36 @@ def _attention(results: Results) -> dict[str, Any] | None:
     ]
     if not examples:
         return None
-    sizes = [sum(one.weights.size for one in maps_of(maps)) for _, readings in examples for _, maps in readings]
+    sizes = [
+        sum(one.weights.size for one in maps_of(maps))
+        for _, readings in examples
+        for _, maps in readings
+    ]
     limits = iter(shares(sizes, MOST_WEIGHTS))
     packed = [
-        {"id": name, "readings": [pack(maps, label, most_cells=next(limits)) for label, maps in readings]}
+        {
+            "id": name,
+            "readings": [pack(maps, label, most_cells=next(limits)) for label, maps in readings],
+        }
         for name, readings in examples
     ]
     models = [entry["model"] for _, entry in examples[0][1]]
-    first = [reading for place, reading in enumerate(examples[0][1]) if models.index(models[place]) == place]
-    return {"data": explorer_json(packed), "stills": stills(first[:STILLS], rows=STILL_ROWS), "notes": []}
+    first = [
+        reading
+        for place, reading in enumerate(examples[0][1])
+        if models.index(models[place]) == place
+    ]
+    return {
+        "data": explorer_json(packed),
+        "stills": stills(first[:STILLS], rows=STILL_ROWS),
+        "notes": [],
+    }
 
 
 def shares(sizes: Sequence[int], total: int) -> list[int]:
-    """Divide a total among parts of these sizes: equally, except that what a part does not need goes to larger ones."""
+    """Divide a total among parts of these sizes: equally, except that what a part does not need
+    goes to larger ones.
+    """
     granted = [0] * len(sizes)
     for done, place in enumerate(sorted(range(len(sizes)), key=lambda place: sizes[place])):
         granted[place] = min(sizes[place], (total - sum(granted)) // (len(sizes) - done))
@@ -164,9 +226,16 @@ def _reading_label(entry: Mapping[str, Any]) -> str:
 
 
 def printed_parts(table: ReportTable) -> list[list[int]]:
-    """Return the columns of each part into which a table that is wider than a printed page is divided; else nothing."""
-    cells = zip(*([min(LONG_CELL, display_width(cell.text)) for cell in row] for row in table.rows), strict=True)
-    headings = ([display_width(piece.rstrip()) for piece in heading_pieces(name)] for name in table.head)
+    """Return the columns of each part into which a table that is wider than a printed page is
+    divided; else nothing.
+    """
+    cells = zip(
+        *([min(LONG_CELL, display_width(cell.text)) for cell in row] for row in table.rows),
+        strict=True,
+    )
+    headings = (
+        [display_width(piece.rstrip()) for piece in heading_pieces(name)] for name in table.head
+    )
     widths = [
         max(*column, *pieces) + SWATCH * (0 < place <= table.contenders)
         for place, (column, pieces) in enumerate(zip(cells, headings, strict=True))

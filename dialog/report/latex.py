@@ -7,7 +7,16 @@ from collections.abc import Iterator
 
 from dialog.report.completion import displayed
 from dialog.report.sections.order import main_sections
-from dialog.report.tables import NONE, ReportCell, ReportTable, Results, Row, RowGroup, provenance, shortened
+from dialog.report.tables import (
+    NONE,
+    ReportCell,
+    ReportTable,
+    Results,
+    Row,
+    RowGroup,
+    provenance,
+    shortened,
+)
 from dialog.report.terminal import break_heading, column_widths, one_line
 from dialog.report.verdict import verdict_lines
 
@@ -47,13 +56,17 @@ _COMMANDS = {
 }
 """Characters that LaTeX would read as commands, and symbols of the report."""
 _LIGATURES = re.compile(r"([-',])(?=\1)")
-"""First of two characters that become one in T1: dashes, and quotation marks from apostrophes and commas."""
+"""First of two characters that become one in T1: dashes, and quotation marks from apostrophes and
+commas.
+"""
 
 
 def to_latex(results: Results) -> str:
-    """Return the verdict as a paragraph, and the tables of the report; text of results.json cannot be a command.
+    """Return the verdict as a paragraph, and the tables of the report; text of results.json cannot
+    be a command.
 
-    Of the tables that report.html folds, those of the tests of all pairs are included, in their first rows if long.
+    Of the tables that report.html folds, those of the tests of all pairs are included, in their
+    first rows if long.
 
     Letters that pdflatex has no glyph for, as in Chinese names, are written as code points.
     """
@@ -65,9 +78,14 @@ def to_latex(results: Results) -> str:
         for section in main_sections(results)
         for table in section.tables
         if not table.folded or table.metrics
-        for part in _parts(shortened(table, MOST_ROWS * len(table.groups)) if table.folded else table)
+        for part in _parts(
+            shortened(table, MOST_ROWS * len(table.groups)) if table.folded else table
+        )
     ]
-    captions = (f"{caption} {_seeds(results)} {provenance(results, part.metrics)}." for caption, part in tables)
+    captions = (
+        f"{caption} {_seeds(results)} {provenance(results, part.metrics)}."
+        for caption, part in tables
+    )
     parts = [
         _table(part, caption, label=f"tab:comparison-{number}")
         for number, (caption, (_, part)) in enumerate(zip(captions, tables, strict=True), start=1)
@@ -76,17 +94,24 @@ def to_latex(results: Results) -> str:
 
 
 def _parts(table: ReportTable) -> Iterator[ReportTable]:
-    """Yield tables that fit a page: reference systems apart from contenders, and the groups of a long table."""
+    """Yield tables that fit a page: reference systems apart from contenders, and the groups of a
+    long table.
+    """
     columns = range(len(table.head))
     first = len(table.head) - table.references
     halves = [table.select(columns[:first])]
     if table.references:
         references = table.select([0, *columns[first:]])._replace(caption=table.reference_note)
-        groups = (group._replace(rows=tuple(filter(_has_value, group.rows))) for group in references.groups)
+        groups = (
+            group._replace(rows=tuple(filter(_has_value, group.rows)))
+            for group in references.groups
+        )
         halves += [references._replace(groups=tuple(group for group in groups if group.rows))]
     for half in halves:
         long = len(half.rows) > MOST_ROWS
-        yield from (half._replace(groups=(group,)) for group in _short_groups(half)) if long else [half]
+        yield from (
+            (half._replace(groups=(group,)) for group in _short_groups(half)) if long else [half]
+        )
 
 
 def _short_groups(table: ReportTable) -> Iterator[RowGroup]:
@@ -102,11 +127,19 @@ def _has_value(row: Row) -> bool:
 
 def _seeds(results: Results) -> str:
     """Return the numbers of seeds: "3 seeds each.", "Seeds: 3 of lstm, 5 of transformer."."""
-    trained = {str(model["name"]): len(model["runs"]) for model in results["models"] if model["kind"] != "responses"}
+    trained = {
+        str(model["name"]): len(model["runs"])
+        for model in results["models"]
+        if model["kind"] != "responses"
+    }
     if len(set(trained.values())) == 1 and len(trained) == len(results["models"]):
         (number,) = set(trained.values())
         return f"{number} seed{'s' if number > 1 else ''} each."
-    return f"Seeds: {', '.join(f'{number} of {name}' for name, number in trained.items())}." if trained else ""
+    return (
+        f"Seeds: {', '.join(f'{number} of {name}' for name, number in trained.items())}."
+        if trained
+        else ""
+    )
 
 
 def escape(text: str) -> str:
@@ -115,7 +148,9 @@ def escape(text: str) -> str:
     A star or bracket at the start would be read as an argument of a line break before it.
     """
     text = _LIGATURES.sub("\\1\0", one_line(text))
-    escaped = "".join("{}" if char == "\0" else _COMMANDS.get(char) or _letter(char) for char in text)
+    escaped = "".join(
+        "{}" if char == "\0" else _COMMANDS.get(char) or _letter(char) for char in text
+    )
     return f"{{{escaped[0]}}}{escaped[1:]}" if escaped[:1] in ("*", "[") else escaped
 
 
@@ -149,7 +184,11 @@ def _heading(name: str, width: int) -> str:
 
 
 def _group(group: RowGroup, width: int) -> list[str]:
-    title = [rf"\multicolumn{{{width}}}{{l}}{{\emph{{{escape(group.title)}}}}} \\"] if group.title else []
+    title = (
+        [rf"\multicolumn{{{width}}}{{l}}{{\emph{{{escape(group.title)}}}}} \\"]
+        if group.title
+        else []
+    )
     return title + [_row(map(_cell, row)) for row in group.rows]
 
 

@@ -31,14 +31,20 @@ from dialog.report.verdict import other_verdicts, verdict_lines
 
 MOST_ROWS = 60
 """Rows of a table that report.html folds; of a longer one the first rows."""
-_SPECIAL = re.compile(r"[\\`*_\[\]|~$@]|:(?=//)|(?<=www)\.", re.IGNORECASE)  # the last two: bare addresses become links
+# the last two: bare addresses become links
+_SPECIAL = re.compile(r"[\\`*_\[\]|~$@]|:(?=//)|(?<=www)\.", re.IGNORECASE)
 
 
 def to_markdown(results: Results) -> str:
-    """Return verdict, tables and examples as Markdown; texts of results.json cannot become links or tags."""
+    """Return verdict, tables and examples as Markdown; texts of results.json cannot become links or
+    tags.
+    """
     results = displayed(results)
     displays = [METRIC_DISPLAYS[name] for name in metric_names(results) if name in METRIC_DISPLAYS]
-    environment = [[escape_markdown(key), escape_markdown(str(value))] for key, value in results["environment"].items()]
+    environment = [
+        [escape_markdown(key), escape_markdown(str(value))]
+        for key, value in results["environment"].items()
+    ]
     parts = [
         f"# {escape_markdown(title_of(results))}",
         *(f"> ⚠ {escape_markdown(str(warning))}" for warning in results["warnings"]),
@@ -55,14 +61,24 @@ def to_markdown(results: Results) -> str:
         *(_section(results, section) for section in appendix(results)),
         "## Metrics",
         "\n".join(f"- {metric.label}: {escape_markdown(metric.definition)}" for metric in displays),
-        *(("## Environment", _lines([["", ""], ["---", "---"], *environment])) if environment else ()),
+        *(
+            ("## Environment", _lines([["", ""], ["---", "---"], *environment]))
+            if environment
+            else ()
+        ),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def text_table(head: list[str], rows: list[list[str]]) -> str:
     """Return a table of plain text."""
-    return _lines([[*map(escape_markdown, head)], ["---"] * len(head), *([*map(escape_markdown, row)] for row in rows)])
+    return _lines(
+        [
+            [*map(escape_markdown, head)],
+            ["---"] * len(head),
+            *([*map(escape_markdown, row)] for row in rows),
+        ]
+    )
 
 
 def _section(results: Results, section: ReportSection) -> str:
@@ -70,12 +86,16 @@ def _section(results: Results, section: ReportSection) -> str:
         return ""
     shown = (shortened(table, MOST_ROWS) if table.folded else table for table in section.tables)
     tables = (
-        f"{_table(table)}\n\n{escape_markdown(f'{table.caption} {table.reference_note}'.rstrip())}\n\n"
+        f"{_table(table)}\n\n"
+        + escape_markdown(f"{table.caption} {table.reference_note}".rstrip())
+        + "\n\n"
         + escape_markdown(provenance(results, table.metrics))
         for table in shown
     )
     notes = "\n".join(f"- {escape_markdown(note)}" for note in section.notes)
-    return "\n\n".join(part for part in (f"## {escape_markdown(section.title)}", notes, *tables) if part)
+    return "\n\n".join(
+        part for part in (f"## {escape_markdown(section.title)}", notes, *tables) if part
+    )
 
 
 def _table(table: ReportTable) -> str:
@@ -90,16 +110,26 @@ def _group(group: RowGroup, width: int) -> list[list[str]]:
     return title + [[_cell(cell) for cell in row] for row in group.rows]
 
 
-def _samples(results: Results, title: str, note: str, samples: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+def _samples(
+    results: Results, title: str, note: str, samples: Sequence[Mapping[str, Any]]
+) -> tuple[str, ...]:
     head = ["Context", "Reference", *model_names(results)]
-    rows = [["\n".join(sample["context"]), sample["reference"], *_responses(sample)] for sample in samples]
+    rows = [
+        ["\n".join(sample["context"]), sample["reference"], *_responses(sample)]
+        for sample in samples
+    ]
     return (f"## {title}", note, text_table(head, rows)) if samples else ()
 
 
 def _responses(sample: Mapping[str, Any]) -> list[str]:
-    """Return the responses of an example, each with the bits per byte of the reference if they are known."""
+    """Return the responses of an example, each with the bits per byte of the reference if they are
+    known.
+    """
     bits = reference_bits(sample) or [""] * len(sample["responses"])
-    return [f"{response}\n{text}".rstrip() for response, text in zip(sample["responses"], bits, strict=True)]
+    return [
+        f"{response}\n{text}".rstrip()
+        for response, text in zip(sample["responses"], bits, strict=True)
+    ]
 
 
 def _lines(rows: list[list[str]]) -> str:

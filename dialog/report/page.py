@@ -1,4 +1,6 @@
-"""Self-contained HTML pages: no other file, no network by default, one script at most, allowed by its hash."""
+"""Self-contained HTML pages: no other file, no network by default, one script at most, allowed by
+its hash.
+"""
 
 from __future__ import annotations
 
@@ -25,24 +27,31 @@ def render_page(
     framed: Sequence[tuple[str, str]] = (),
     connects: bool = False,
 ) -> str:
-    """Render a template of a package; texts in `values` are escaped and cannot add elements or addresses.
+    """Render a template of a package; texts in `values` are escaped and cannot add elements or
+    addresses.
 
-    The template also receives `style`, the style sheet shared by all pages, `policy`, the content security policy, and
-    `script`, the files of the package that are named in `scripts`; the policy allows this text and no other script.
+    The template also receives `style`, the style sheet shared by all pages, `policy`, the content
+    security policy, and `script`, the files of the package that are named in `scripts`; the policy
+    allows this text and no other script.
 
     Args:
         package: Package of the files.
         template: File of the package.
         values: Variables of the template.
         scripts: Files of the package that are joined to one script.
-        style: Continues the shared style sheet; the policy then allows no other style, not even a style attribute.
+        style: Continues the shared style sheet; the policy then allows no other style, not even a
+            style attribute.
         framed: Script and style sheet of each page that it frames; frames inherit the policy.
         connects: Whether scripts may send requests to the server of the page.
     """
-    sheet, code = style_sheet(style), joined(package, scripts)
-    codes, sheets = [code] if code else [], [sheet] if style else []
+    sheet = style_sheet(style)
+    code = joined(package, scripts)
+    codes = [code] if code else []
+    sheets = [sheet] if style else []
     policy = security_policy(
-        [*codes, *(one for one, _ in framed)], [*sheets, *(one for _, one in framed)], connects=connects
+        [*codes, *(one for one, _ in framed)],
+        [*sheets, *(one for _, one in framed)],
+        connects=connects,
     )
     shared = {"style": Markup(sheet), "policy": policy, "script": Markup(code)}
     return templates(package).get_template(template).render(**shared, **values)
@@ -71,15 +80,21 @@ def templates(package: str) -> Environment:
     )
 
 
-def security_policy(scripts: Sequence[str], styles: Sequence[str] = (), *, connects: bool = False) -> str:
+def security_policy(
+    scripts: Sequence[str], styles: Sequence[str] = (), *, connects: bool = False
+) -> str:
     """Return a content security policy that allows these scripts and style sheets, nothing else.
 
-    Without style sheets it allows any inline style. If it `connects`, scripts may send requests to the page's server.
+    Without style sheets it allows any inline style. If it `connects`, scripts may send requests to
+    the page's server.
     """
     allowed = f"script-src {_digests(scripts)}; " if scripts else ""
     server = "connect-src 'self'; " if connects else ""
     inline = _digests(styles) if styles else "'unsafe-inline'"
-    return f"default-src 'none'; {allowed}{server}style-src {inline}; base-uri 'none'; form-action 'none'"
+    return (
+        f"default-src 'none'; {allowed}{server}style-src {inline}; base-uri 'none'; form-action"
+        " 'none'"
+    )
 
 
 def _digests(texts: Sequence[str]) -> str:
@@ -90,7 +105,7 @@ def _digest(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def printable_json(value: Any) -> Any:  # noqa: ANN401 - any JSON
+def printable_json(value: Any) -> Any:
     """Escape the control characters, which HTML forbids, in all texts of a JSON value."""
     if isinstance(value, str):
         return printable(value)

@@ -14,8 +14,8 @@ class ProgressBars:
 
     Args:
         quiet: Show nothing.
-        every_seconds: Interval between lines if standard error is no terminal; each task also writes a line at its
-            start.
+        every_seconds: Interval between lines if standard error is no terminal; each task also
+            writes a line at its start.
     """
 
     def __init__(self, *, quiet: bool = False, every_seconds: float = 30.0) -> None:
@@ -31,7 +31,9 @@ class ProgressBars:
         self._close()
 
     def show(self, task: str, done: int, total: int | None) -> None:
-        """Show that `done` units of a task, of `total` if known, are finished; a new name starts a new task."""
+        """Show that `done` units of a task, of `total` if known, are finished; a new name starts a
+        new task.
+        """
         if self.quiet:
             return
         if task != self.task:

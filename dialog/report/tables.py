@@ -1,4 +1,6 @@
-"""Parts of a report: tables of text, figures and sections, for HTML, Markdown, LaTeX and the terminal."""
+"""Parts of a report: tables of text, figures and sections, for HTML, Markdown, LaTeX and the
+terminal.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,12 @@ WHOLE_TEST_SET = {
     "leaked": "All dialogues are leaked: each shares a pair of turns with the training split.",
 }
 """Notes on a subset that is the whole test set."""
-DIFFERING, RANDOM = "Examples on which the contenders differ most", "Random examples"
+DIFFERING = "Examples on which the contenders differ most"
+RANDOM = "Random examples"
 DIFFERING_NOTE = (
-    "Examples whose references differ most in bits per byte between the contenders, first those of which the first "
-    "contender finds the reference most probable, then those of the next one. With the bits per byte of the "
-    "reference."
+    "Examples whose references differ most in bits per byte between the contenders, first those of"
+    " which the first contender finds the reference most probable, then those of the next one. With"
+    " the bits per byte of the reference."
 )
 
 
@@ -79,12 +82,18 @@ class ReportTable(NamedTuple):
         return tuple(row for group in self.groups for row in group.rows)
 
     def select(self, columns: Sequence[int]) -> Self:
-        """Return the table with these columns only; the numbers of contenders and references are those of before."""
+        """Return the table with these columns only; the numbers of contenders and references are
+        those of before.
+        """
         groups = (
-            RowGroup(group.title, tuple(tuple(row[column] for column in columns) for row in group.rows))
+            RowGroup(
+                group.title, tuple(tuple(row[column] for column in columns) for row in group.rows)
+            )
             for group in self.groups
         )
-        return self._replace(head=tuple(self.head[column] for column in columns), groups=tuple(groups))
+        return self._replace(
+            head=tuple(self.head[column] for column in columns), groups=tuple(groups)
+        )
 
     def transposed(self, names: Sequence[str]) -> Self:
         """Return a table with a column for each row, and a row for each of these columns."""
@@ -93,7 +102,9 @@ class ReportTable(NamedTuple):
             for name in names
             for column in [self.head.index(name, 1)]
         )
-        return self._replace(head=("", *(row[0].text for row in self.rows)), groups=(RowGroup("", tuple(rows)),))
+        return self._replace(
+            head=("", *(row[0].text for row in self.rows)), groups=(RowGroup("", tuple(rows)),)
+        )
 
 
 class Figure(NamedTuple):
@@ -113,14 +124,20 @@ class ReportSection(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def table_of_groups(head: Iterable[str], groups: Iterable[RowGroup], **options: Any) -> tuple[ReportTable, ...]:  # noqa: ANN401
+def table_of_groups(
+    head: Iterable[str],
+    groups: Iterable[RowGroup],
+    **options: Any,
+) -> tuple[ReportTable, ...]:
     """Return a table of the groups that have rows; nothing if none has."""
     filled = tuple(group for group in groups if group.rows)
     return (ReportTable(tuple(head), filled, **options),) if filled else ()
 
 
 def shortened(table: ReportTable, most: int) -> ReportTable:
-    """Return a table with the first rows of each group, at most `most` in all; the caption says if any are missing."""
+    """Return a table with the first rows of each group, at most `most` in all; the caption says if
+    any are missing.
+    """
     if len(table.rows) <= most:
         return table
     rows = max(1, most // len(table.groups))
@@ -153,7 +170,9 @@ def anchor(title: str) -> str:
 
 
 def subsets_of(results: Results) -> dict[str, str]:
-    """Return the titles of the subsets with a summary, without a subset that is the whole test set."""
+    """Return the titles of the subsets with a summary, without a subset that is the whole
+    test set.
+    """
     whole = whole_subset(results)
     titles = {**SUBSETS, "all": WHOLE_TEST_SET[whole].removesuffix(".")} if whole else SUBSETS
     summaries = [model["summary"] for model in results["models"]]
@@ -166,7 +185,9 @@ def subsets_of(results: Results) -> dict[str, str]:
 
 def whole_subset(results: Results) -> str:
     """Return the subset that has all dialogues of the test set; empty if there is none."""
-    measured = [run["metrics"] for model in results["models"] for run in model["runs"] if run["metrics"]]
+    measured = [
+        run["metrics"] for model in results["models"] for run in model["runs"] if run["metrics"]
+    ]
     counts = [metrics.get("subsets", {}) for metrics in measured]
     whole = (
         name
@@ -191,8 +212,13 @@ def spread_text(mean: float | None, std: float | None, to_text: Callable[[float]
 
 
 def reference_bits(sample: Mapping[str, Any]) -> list[str]:
-    """Return the bits per byte of the reference of an example by contender; empty if the example has none."""
-    texts = [optional(value, metric_display("bits_per_byte").format) for value in sample.get("bits_per_byte", ())]
+    """Return the bits per byte of the reference of an example by contender; empty if the example
+    has none.
+    """
+    texts = [
+        optional(value, metric_display("bits_per_byte").format)
+        for value in sample.get("bits_per_byte", ())
+    ]
     return [text if text == NONE else f"{text} bits per byte" for text in texts]
 
 
@@ -202,7 +228,9 @@ def has_several_seeds(results: Results) -> bool:
 
 
 def signed(value: float, to_text: Callable[[float], str]) -> str:
-    """Format a difference with its sign: +0.021, −1.3 pp (percentage points); what rounds to 0 has none."""
+    """Format a difference with its sign: +0.021, −1.3 pp (percentage points); what rounds to 0 has
+    none.
+    """
     text = to_text(abs(value))
     sign = "" if text == to_text(0.0) else "−" if value < 0 else "+"
     return sign + text.replace(" %", " pp")
@@ -211,7 +239,8 @@ def signed(value: float, to_text: Callable[[float], str]) -> str:
 def interval_text(interval: Sequence[float | None], to_text: Callable[[float], str]) -> str:
     """Format an interval of differences: [−0.034, −0.021], [−1.2, +0.4] pp.
 
-    If that would show limits on one side of 0 as equal or as 0, they have as many digits as tell them apart.
+    If that would show limits on one side of 0 as equal or as 0, they have as many digits as tell
+    them apart.
     """
     low, high = interval or (None, None)
     if low is None or high is None:
@@ -222,7 +251,9 @@ def interval_text(interval: Sequence[float | None], to_text: Callable[[float], s
     if low < high and low * high > 0 and (texts[0] == texts[1] or zero in texts):
         scale = 100 if unit else 1
         digits = next((n for n in range(2, 16) if f"{low:.{n}g}" != f"{high:.{n}g}"), 16)
-        texts = [signed(scale * limit, lambda value: f"{value:.{digits}g}") for limit in (low, high)]
+        texts = [
+            signed(scale * limit, lambda value: f"{value:.{digits}g}") for limit in (low, high)
+        ]
     return f"[{texts[0]}, {texts[1]}]{unit}"
 
 
@@ -234,15 +265,26 @@ def p_text(value: float | None) -> str:
 
 
 def provenance(results: Results, metrics: Iterable[str]) -> str:
-    """Return the line below a table: fingerprint of the evaluation, size of the test set, signatures of the metrics."""
-    size = f"{results['split']} split, {results['examples']:,} responses in {results['dialogues']:,} dialogues"
+    """Return the line below a table: fingerprint of the evaluation, size of the test set,
+    signatures of the metrics.
+    """
+    size = (
+        f"{results['split']} split, {results['examples']:,} responses in {results['dialogues']:,}"
+        " dialogues"
+    )
     runs = [run for model in results["models"] for run in model["runs"]]
     labels: dict[str, list[str]] = {}
     for name in metrics:
-        for signature in dict.fromkeys(run["metrics"].get("signatures", {}).get(name) for run in runs):
+        for signature in dict.fromkeys(
+            run["metrics"].get("signatures", {}).get(name) for run in runs
+        ):
             labels.setdefault(signature or "", []).append(metric_display(name).label)
-    signatures = [f"{', '.join(names)} {signature}" for signature, names in labels.items() if signature]
-    return "; ".join((f"Evaluation {results['fingerprint'][:12] or 'without fingerprint'}, {size}", *signatures))
+    signatures = [
+        f"{', '.join(names)} {signature}" for signature, names in labels.items() if signature
+    ]
+    return "; ".join(
+        (f"Evaluation {results['fingerprint'][:12] or 'without fingerprint'}, {size}", *signatures)
+    )
 
 
 def metric_label(name: str) -> str:

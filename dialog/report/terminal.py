@@ -1,4 +1,6 @@
-"""Text of terminals: escaped untrusted text, paragraphs and tables of a given width, and an evaluation."""
+"""Text of terminals: escaped untrusted text, paragraphs and tables of a given width, and an
+evaluation.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,20 @@ from itertools import accumulate, chain
 from typing import Any
 
 from dialog.escaping import COMMANDS
-from dialog.report.formats.metrics import LOSSY_NOTE, lossy_mark, metric_display, metric_value, sort_metrics
+from dialog.report.formats.metrics import (
+    LOSSY_NOTE,
+    lossy_mark,
+    metric_display,
+    metric_value,
+    sort_metrics,
+)
 from dialog.report.tables import ReportCell, ReportTable, RowGroup, metric_label, text_row
 
-NARROW, WIDE = 10, 18
+NARROW = 10
+WIDE = 18
 """Columns of a heading that is not broken into lines, and of a line of one that is."""
-LABEL, NUMBER = 28, 14
+LABEL = 28
+NUMBER = 14
 """Widths of columns."""
 GAP = 2
 """Spaces between the columns of a table."""
@@ -24,12 +34,16 @@ REFERENCE_METRICS = ("bits_per_byte", "f1", "sacrebleu", "distinct_2", "length_m
 
 
 def printable(text: str) -> str:
-    r"""Write control and bidirectional characters, except line feed and tab, as `\x1b` or `\u202e`."""
+    r"""Write control and bidirectional characters, except line feed and tab, as `\x1b` or
+    `\u202e`.
+    """
     return COMMANDS.sub(lambda match: _escape(match[0]), text)
 
 
 def is_unicode(text: str) -> bool:
-    """Return whether a text has no lone surrogate, which a byte that is not UTF-8 becomes in arguments and input."""
+    """Return whether a text has no lone surrogate, which a byte that is not UTF-8 becomes in
+    arguments and input.
+    """
     return not any("\ud800" <= char <= "\udfff" for char in text)
 
 
@@ -39,7 +53,9 @@ def one_line(text: str) -> str:
 
 
 def display_width(text: str) -> int:
-    """Return the terminal columns of a text: 2 for wide characters (Chinese, emoji), 0 for combining ones."""
+    """Return the terminal columns of a text: 2 for wide characters (Chinese, emoji), 0 for
+    combining ones.
+    """
     return sum(_character_width(char) for char in text)
 
 
@@ -57,7 +73,9 @@ def fitting_length(text: str, limit: int) -> int:
 
 
 def wrapped(text: str, width: int) -> str:
-    """Break escaped text between words into lines of at most `width` columns, if its words are not longer."""
+    """Break escaped text between words into lines of at most `width` columns, if its words are not
+    longer.
+    """
     return textwrap.fill(one_line(text), width, break_long_words=False, break_on_hyphens=False)
 
 
@@ -75,10 +93,11 @@ def _character_width(char: str) -> int:
 
 
 def fitted(table: ReportTable, width: int, less_needed: Sequence[str] = ()) -> str:
-    """Return a table in lines of at most `width` columns, if a column with its row headings is not wider.
+    """Return a table in lines of at most `width` columns, if a column with its row headings is not
+    wider.
 
-    Columns with headings in `less_needed` are left out in this order until the others fit. If the others do not fit
-    either, all but the first of these become several tables, one below the other.
+    Columns with headings in `less_needed` are left out in this order until the others fit. If the
+    others do not fit either, all but the first of these become several tables, one below the other.
     """
     for left_out in range(len(less_needed) + 1):
         shown = _without(table, less_needed[:left_out])
@@ -90,7 +109,9 @@ def fitted(table: ReportTable, width: int, less_needed: Sequence[str] = ()) -> s
 
 
 def divided(widths: Sequence[int], limit: int) -> list[list[int]]:
-    """Divide columns of these widths into parts of at most `limit`, if possible; each has the first column."""
+    """Divide columns of these widths into parts of at most `limit`, if possible; each has the first
+    column.
+    """
     parts = [[0]]
     for column, width in enumerate(widths[1:], start=1):
         if len(parts[-1]) > 1 and sum(widths[before] + GAP for before in parts[-1]) + width > limit:
@@ -106,15 +127,23 @@ def aligned(table: ReportTable) -> str:
     """
     headings, widths = _columns(table)
     height = max(map(len, headings))
-    lines = [_align(list(row), widths) for row in zip(*([""] * (height - len(h)) + h for h in headings), strict=True)]
+    lines = [
+        _align(list(row), widths)
+        for row in zip(*([""] * (height - len(h)) + h for h in headings), strict=True)
+    ]
     for group in table.groups:
         title = [one_line(group.title)] if group.title else []
-        lines += ["-" * _width(table), *title, *(_align(list(map(_mark, row)), widths) for row in group.rows)]
+        lines += [
+            "-" * _width(table),
+            *title,
+            *(_align(list(map(_mark, row)), widths) for row in group.rows),
+        ]
     return "\n".join(lines)
 
 
 def break_heading(heading: str, width: int) -> list[str]:
-    """Break a heading after slashes and spaces and before brackets, into lines of at most `width` columns if possible.
+    """Break a heading after slashes and spaces and before brackets, into lines of at most `width`
+    columns if possible.
 
     A part of more than `WIDE` columns is broken after other signs also, or anywhere.
     """
@@ -160,7 +189,9 @@ def _filled(table: ReportTable) -> ReportTable:
 
 
 def column_widths(table: ReportTable) -> list[int]:
-    """Return the columns into which the lines of each heading should fit: the widest cell, at least `NARROW`."""
+    """Return the columns into which the lines of each heading should fit: the widest cell, at least
+    `NARROW`.
+    """
     cells = zip(*([display_width(_mark(cell)) for cell in row] for row in table.rows), strict=True)
     return [max(NARROW, *widths) for widths in cells]
 
@@ -168,10 +199,14 @@ def column_widths(table: ReportTable) -> list[int]:
 def _columns(table: ReportTable) -> tuple[list[list[str]], list[int]]:
     """Return the lines of each heading, and the widths of the columns."""
     headings = [
-        break_heading(one_line(name), width) for name, width in zip(table.head, column_widths(table), strict=True)
+        break_heading(one_line(name), width)
+        for name, width in zip(table.head, column_widths(table), strict=True)
     ]
     cells = zip(*([display_width(_mark(cell)) for cell in row] for row in table.rows), strict=True)
-    return headings, [max(*widths, *map(display_width, lines)) for widths, lines in zip(cells, headings, strict=True)]
+    return headings, [
+        max(*widths, *map(display_width, lines))
+        for widths, lines in zip(cells, headings, strict=True)
+    ]
 
 
 def _width(table: ReportTable) -> int:
@@ -185,7 +220,10 @@ def _mark(cell: ReportCell) -> str:
 
 def _align(cells: Sequence[str], widths: Sequence[int]) -> str:
     heading = cells[0] + " " * (widths[0] - display_width(cells[0]))
-    others = (" " * (width - display_width(text)) + text for text, width in zip(cells[1:], widths[1:], strict=True))
+    others = (
+        " " * (width - display_width(text)) + text
+        for text, width in zip(cells[1:], widths[1:], strict=True)
+    )
     return (" " * GAP).join((heading, *others)).rstrip()
 
 
@@ -199,7 +237,9 @@ def evaluation_lines(metrics: Mapping[str, Any]) -> Iterator[str]:
         yield _line("", ["all", *(name for name, _ in parts)])
     for name in sort_metrics(set(metrics)):
         if metric_value(metrics[name]) is not None:
-            columns = [_format(name, part.get(name)) for part in (metrics, *(part for _, part in parts))]
+            columns = [
+                _format(name, part.get(name)) for part in (metrics, *(part for _, part in parts))
+            ]
             yield _line(metric_label(name), columns) + lossy_mark(name, metrics)
     if metrics.get("baselines"):
         yield ""
@@ -214,7 +254,9 @@ def evaluation_lines(metrics: Mapping[str, Any]) -> Iterator[str]:
 def _reference_table(rows: Mapping[str, Mapping[str, Any]]) -> ReportTable:
     head = ("Reference", *(metric_display(name).label for name in REFERENCE_METRICS))
     cells = (
-        text_row(row.replace("_", " "), *(_format(name, values.get(name)) for name in REFERENCE_METRICS))
+        text_row(
+            row.replace("_", " "), *(_format(name, values.get(name)) for name in REFERENCE_METRICS)
+        )
         for row, values in rows.items()
     )
     return ReportTable(head, (RowGroup("", tuple(cells)),))

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from dialog.report.completion import displayed
 from dialog.report.formats.metrics import LOSSY, LOSSY_NOTE, METRIC_DISPLAYS
-from dialog.report.sections.contract import broken_settings, is_unknown
 from dialog.report.sections.cost import cost
 from dialog.report.sections.differences import LESS_NEEDED, ranked_names
+from dialog.report.sections.parity import broken_settings, is_unknown
 from dialog.report.sections.ratings import ratings
 from dialog.report.sections.scores import metric_names, summary
 from dialog.report.tables import (
@@ -54,13 +54,19 @@ def verdict_lines(results: Results) -> list[str]:
     """Return the verdict on all dialogues, and whether all dialogues are clean or leaked."""
     whole = whole_subset(results)
     lines = verdict_texts(results, "all")
-    return [*lines, *([WHOLE_TEST_SET[whole]] if whole else [])] if lines else [*filter(None, [results["verdict"]])]
+    return (
+        [*lines, *([WHOLE_TEST_SET[whole]] if whole else [])]
+        if lines
+        else [*filter(None, [results["verdict"]])]
+    )
 
 
 def other_verdicts(results: Results) -> dict[str, list[str]]:
     """Return the verdicts on other subsets than all dialogues, by title of the subset."""
     verdicts = {
-        title: verdict_texts(results, subset) for subset, title in subsets_of(results).items() if subset != "all"
+        title: verdict_texts(results, subset)
+        for subset, title in subsets_of(results).items()
+        if subset != "all"
     }
     return {title: texts for title, texts in verdicts.items() if texts}
 
@@ -68,7 +74,8 @@ def other_verdicts(results: Results) -> dict[str, list[str]]:
 def verdict_texts(results: Results, subset: str) -> list[str]:
     """Return the ranking of more than two contenders on a subset, else the verdict on the pair.
 
-    Comparisons that have no rankings yet have a verdict on each pair, whose names are then in front.
+    Comparisons that have no rankings yet have a verdict on each pair, whose names are then in
+    front.
     """
     if results["rankings"]:
         return [ranking["text"] for ranking in results["rankings"] if ranking["subset"] == subset]
@@ -81,7 +88,9 @@ def verdict_texts(results: Results, subset: str) -> list[str]:
 
 
 def terminal_table(results: Results, width: int = WIDTH) -> str:
-    """Return warnings, verdict and the main figures in lines of at most `width` columns, `*` at decided differences."""
+    """Return warnings, verdict and the main figures in lines of at most `width` columns, `*` at
+    decided differences.
+    """
     results = displayed(results)
     texts = [*(f"warning: {warning}" for warning in results["warnings"]), *verdict_lines(results)]
     tables = _main_figures(results)
@@ -96,18 +105,27 @@ def terminal_table(results: Results, width: int = WIDTH) -> str:
 def ratings_table(results: Results, width: int = WIDTH) -> str:
     """Return wins, ties and agreement of blind ratings in lines of at most `width` columns."""
     tables = ratings(displayed(results)).tables
-    return "\n\n".join(f"{fitted(table, width)}\n{wrapped(table.caption, width)}" for table in tables) + "\n"
+    return (
+        "\n\n".join(f"{fitted(table, width)}\n{wrapped(table.caption, width)}" for table in tables)
+        + "\n"
+    )
 
 
 def _main_figures(results: Results) -> tuple[ReportTable, ...]:
-    """Return one table of the `SHOWN` metrics on all dialogues and of `SHOWN_COSTS`; nothing without either."""
+    """Return one table of the `SHOWN` metrics on all dialogues and of `SHOWN_COSTS`; nothing
+    without either.
+    """
     users = {name for name in metric_names(results) if name not in METRIC_DISPLAYS}
     metrics = summary(results, {*SHOWN, *users})
     head = metrics[0].head if metrics else ("", *model_names(results))
-    costs = [row for table in cost(results).tables for row in table.rows if row[0].text in SHOWN_COSTS]
+    costs = [
+        row for table in cost(results).tables for row in table.rows if row[0].text in SHOWN_COSTS
+    ]
     texts = ([cell.text.partition(" ± ")[0] for cell in row] for row in costs)
     padded = tuple(text_row(*row, *[""] * (len(head) - len(row))) for row in texts)
-    tables = table_of_groups(head, (*(group for table in metrics for group in table.groups), RowGroup("", padded)))
+    tables = table_of_groups(
+        head, (*(group for table in metrics for group in table.groups), RowGroup("", padded))
+    )
     if len(results["models"]) <= MOST_COLUMNS:
         return tables
     names = ranked_names(results, metric_names(results)[0]) if metrics else []
@@ -116,7 +134,9 @@ def _main_figures(results: Results) -> tuple[ReportTable, ...]:
 
 
 def _notes(results: Results, tables: Sequence[ReportTable]) -> Iterator[str]:
-    """Yield the meaning of signs in the tables, settings that must be equal but differ, and what the report adds."""
+    """Yield the meaning of signs in the tables, settings that must be equal but differ, and what
+    the report adds.
+    """
     names = model_names(results)
     if len(names) == 2 and results["differences"]:
         yield f"Differences and intervals: {names[0]} − {names[1]}."
@@ -134,7 +154,9 @@ def _notes(results: Results, tables: Sequence[ReportTable]) -> Iterator[str]:
 
 
 def _contract_notes(results: Results) -> Iterator[str]:
-    """Yield a line for each setting that must be equal but differs, and one for those that differ as one is unknown."""
+    """Yield a line for each setting that must be equal but differs, and one for those that differ
+    as one is unknown.
+    """
     unknown = []
     for what, *values, _ in broken_settings(results):
         texts = [value.text for value in values]

@@ -72,7 +72,10 @@ def check_layout(recipe: Recipe) -> None:
     """Check that no part reads the roles of turns that ``data.layout`` leaves out."""
     if recipe.data.layout == "roles":
         return
-    used = [recipe.model.encoder.get("name"), *(objective.get("name") for objective in recipe.model.objectives)]
+    used = [
+        recipe.model.encoder.get("name"),
+        *(objective.get("name") for objective in recipe.model.objectives),
+    ]
     for name in used:
         if name in READ_ROLES:
             raise UserError(f"data.layout: {name} needs the roles of turns; set data.layout=roles")
@@ -88,7 +91,9 @@ def check_search(recipe: Recipe) -> None:
 
 @contextmanager
 def argument_keys(recipe: Recipe) -> Iterator[None]:
-    """Prefix the error of an argument with its key in the recipe, such as ``model.encoder.layers``."""
+    """Prefix the error of an argument with its key in the recipe, such as
+    ``model.encoder.layers``.
+    """
     try:
         yield
     except UserError as error:
@@ -105,7 +110,10 @@ def places_of(tree: object, error: ArgumentError, key: str = "") -> Iterator[str
     """Yield the keys of a recipe at which an argument with this error stands."""
     if isinstance(tree, Mapping):
         value = tree.get(error.argument, error)  # the error is no value of a recipe
-        if tree.get("name") == error.part and (type(value), value) == (type(error.value), error.value):
+        if tree.get("name") == error.part and (type(value), value) == (
+            type(error.value),
+            error.value,
+        ):
             yield f"{key}.{error.argument}"
         for name, inner in tree.items():
             yield from places_of(inner, error, f"{key}.{name}" if key else name)

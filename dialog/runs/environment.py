@@ -35,7 +35,10 @@ def _git() -> str:
     """Return the commit of the working folder, with -dirty if it has changes."""
     try:
         described = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12"], capture_output=True, text=True, timeout=5
+            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+            capture_output=True,
+            text=True,
+            timeout=5,
         )
     except (OSError, subprocess.TimeoutExpired):
         return "unknown"

@@ -3,18 +3,19 @@
     recipe.yaml          composed; can be run again unchanged
     environment.json     versions, hardware, git state, seed, fingerprints of data and tokenizer
     tokenizer.json       with tokenizer_config.json for transformers
-    resumed.json         commits at which the run was resumed, if they differ from that of environment.json
+    resumed.json         commits of resumed processes, if they differ from environment.json
     initial.json         what came from another run or from word vectors, if anything did
-    manifest.json        SHA-256 of the files that results depend on: those above but the last, and the weights
+    manifest.json        SHA-256 of the files above but the last, and of the weights
     checkpoints/         best.ckpt, last.ckpt, previous.ckpt, and a manifest.json of their own
     model.safetensors    the weights of the best validation so far, written with best.ckpt
     metrics.jsonl        one line per logged step
     summary.json         steps, target tokens, seconds, peak memory; written when training ends
     attention/           maps of a few validation examples
-    evaluation/<split>/  metrics.json, responses.jsonl, statistics.safetensors, cost.json and their manifest.json; with
-                         other settings or data evaluation/<split>-<hash or name>/
+    evaluation/<split>/  metrics.json, responses.jsonl, statistics.safetensors, cost.json and their
+                         manifest.json; with other settings or data another folder
 
-A file of a manifest is checked whenever it is loaded. While a run is trained, its folder can be read.
+A file of a manifest is checked whenever it is loaded. While a run is trained, its folder can be
+read.
 """
 
 from __future__ import annotations
@@ -64,10 +65,13 @@ END_KEYS = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time", "chec
 """Keys that decide when training ends; changing one lets a finished run continue."""
 
 CHANGEABLE = (
-    *END_KEYS, "trainer.accelerator", "trainer.devices", "trainer.num_nodes", "trainer.enable_progress_bar",
+    *END_KEYS, "trainer.accelerator", "trainer.devices", "trainer.num_nodes",
+    "trainer.enable_progress_bar",
     "trainer.log_every_n_steps", "checkpoint", "logger", "data.path",
 )  # fmt: skip
-"""Keys and sections that may change within a run: they determine where it is computed and what is recorded."""
+"""Keys and sections that may change within a run: they determine where it is computed and what is
+recorded.
+"""
 
 
 @dataclass(frozen=True)
@@ -93,8 +97,12 @@ def read_recipe(folder: Path, overrides: Sequence[str] = (), *, trust: Trust = N
 
 
 def _run_below(folder: Path) -> str:
-    """Return a hint at a run folder below, as those of a recipe, a sweep or a comparison have; empty without one."""
-    recipes = sorted(path for depth in ("*", "*/*", "*/*/*") for path in folder.glob(f"{depth}/{RECIPE}"))
+    """Return a hint at a run folder below, as those of a recipe, a sweep or a comparison have;
+    empty without one.
+    """
+    recipes = sorted(
+        path for depth in ("*", "*/*", "*/*/*") for path in folder.glob(f"{depth}/{RECIPE}")
+    )
     return f"; a run folder below it is {recipes[-1].parent}" if recipes else ""
 
 
@@ -104,7 +112,9 @@ def weights_remedy(folder: Path) -> str:
         return f"rebuild it from {BEST}: dialog-seq2seq train --resume {folder}"
     if (folder / SUMMARY).is_file():
         return f"{BEST} is missing too; restore one from a copy, or train again"
-    return f"no validation has saved weights yet; continue with dialog-seq2seq train --resume {folder}"
+    return (
+        f"no validation has saved weights yet; continue with dialog-seq2seq train --resume {folder}"
+    )
 
 
 def hash_of(value: object) -> str:
@@ -113,8 +123,12 @@ def hash_of(value: object) -> str:
 
 
 @contextmanager
-def opened(folder: Path, recipe: Recipe, store: Store, *, first: bool, resumed: bool) -> Iterator[None]:
-    """Create or continue a run folder, and hold its lock during training; ranks other than the first do nothing."""
+def opened(
+    folder: Path, recipe: Recipe, store: Store, *, first: bool, resumed: bool
+) -> Iterator[None]:
+    """Create or continue a run folder, and hold its lock during training; ranks other than the
+    first do nothing.
+    """
     if not first:
         yield
         return
@@ -134,13 +148,16 @@ def opened(folder: Path, recipe: Recipe, store: Store, *, first: bool, resumed: 
         try:
             yield
         except OSError as error:
-            if expected := disk_error(error, f"continue with: dialog-seq2seq train --resume {folder}"):
+            if expected := disk_error(
+                error, f"continue with: dialog-seq2seq train --resume {folder}"
+            ):
                 raise expected from error
             raise
 
 
 def create(folder: Path, recipe: Recipe, store: Store, fingerprints: Mapping[str, Any]) -> None:
-    """Create a run folder; it appears with all that resuming needs, so a kill leaves no folder or one to resume.
+    """Create a run folder; it appears with all that resuming needs, so a kill leaves no folder or
+    one to resume.
 
     Raises:
         UserError: it exists or cannot be created.
@@ -155,7 +172,9 @@ def create(folder: Path, recipe: Recipe, store: Store, fingerprints: Mapping[str
 
 
 def prepare_to_resume(folder: Path, recipe: Recipe) -> None:
-    """Record recipe and commit of the run to resume, and remove what a kill left behind and what is out of date."""
+    """Record recipe and commit of the run to resume, and remove what a kill left behind and what is
+    out of date.
+    """
     from dialog.runs.environment import environment
     from dialog.training.checkpoints.checkpoint_io import clean_up, newest
 
@@ -183,7 +202,8 @@ def with_absolute_path(recipe: Recipe) -> Recipe:
 
 
 def finish(folder: Path, lightning: Trainer, *, seconds: float, target_tokens: int) -> Trained:
-    """Write the summary, with the peak of memory since training or its last resume; best weights are already written.
+    """Write the summary, with the peak of memory since training or its last resume; best weights
+    are already written.
 
     Raises:
         UserError: no validation was run.
@@ -195,13 +215,18 @@ def finish(folder: Path, lightning: Trainer, *, seconds: float, target_tokens: i
         record = folder / METRICS
         if record.is_file() and any("validation/loss" in line for line in read_json_lines(record)):
             raise DivergedError(
-                f"{folder}: checkpoint.monitor was finite in no validation, so there are no best weights; lower "
-                "optimizer.lr, or monitor another metric"
+                f"{folder}: checkpoint.monitor was finite in no validation, so there are no best"
+                " weights; lower optimizer.lr, or monitor another metric"
             )
-        raise UserError(f"{folder}: no validation was run, so there are no best weights; train longer")
+        raise UserError(
+            f"{folder}: no validation was run, so there are no best weights; train longer"
+        )
     trained = Trained(folder, seconds, lightning.global_step, target_tokens)
     summary = {key: value for key, value in asdict(trained).items() if key != "folder"}
-    write_json(folder / SUMMARY, {**summary, "peak_memory_bytes": peak_memory(lightning.strategy.root_device)})
+    write_json(
+        folder / SUMMARY,
+        {**summary, "peak_memory_bytes": peak_memory(lightning.strategy.root_device)},
+    )
     return trained
 
 
@@ -217,28 +242,38 @@ def read_summary(folder: Path) -> Trained | None:
 def commits_of(folder: Path) -> list[str]:
     """Return the commit at which a run was started, and those at which it was resumed."""
     started = read_json(folder / ENVIRONMENT).get("git", "unknown")
-    return [started, *(read_json(folder / RESUMED, "commits")["commits"] if (folder / RESUMED).is_file() else ())]
+    return [
+        started,
+        *(
+            read_json(folder / RESUMED, "commits")["commits"]
+            if (folder / RESUMED).is_file()
+            else ()
+        ),
+    ]
 
 
 def check_same_data(folder: Path, now: Mapping[str, Any]) -> None:
     """Check that prepared data and tokenizer are those with which a run was started.
 
     Raises:
-        UserError: the corpus has changed, or this version of the package prepares it in another way.
+        UserError: the corpus has changed, or this version of the package prepares it in another
+            way.
     """
     check_intact(folder / ENVIRONMENT)
     started = read_json(folder / ENVIRONMENT, "data", "tokenizer")
     changed = [name for name in ("data", "tokenizer") if started[name] != now[name]]
     if not changed:
         return
-    before, after = started.get("data_format", "not recorded"), now["data_format"]
+    before = started.get("data_format", "not recorded")
+    after = now["data_format"]
     if before != after or started.get("corpus") == now["corpus"]:
         raise UserError(
-            f"{folder}: this version of dialog prepares the data in another way (format {after}) than the one that "
-            f"started the run (format {before}); resume with that version ({started.get('dialog', 'unknown')}, "
-            f"git {started.get('git', 'unknown')}), or train again"
+            f"{folder}: this version of dialog prepares the data in another way (format {after})"
+            f" than the one that started the run (format {before}); resume with that version"
+            f" ({started.get('dialog', 'unknown')}, git {started.get('git', 'unknown')}), or train"
+            " again"
         )
     raise UserError(
-        f"{folder}: was trained on other {changed[0]} ({started[changed[0]][:12]}, now {now[changed[0]][:12]}); "
-        "give data.path=DIR of the unchanged corpus"
+        f"{folder}: was trained on other {changed[0]} ({started[changed[0]][:12]}, now"
+        f" {now[changed[0]][:12]}); give data.path=DIR of the unchanged corpus"
     )

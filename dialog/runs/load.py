@@ -50,27 +50,33 @@ def load(
     Sets the process's malloc as training does, see `tune_process`.
 
     Args:
-        folder: A run with at least one validation; it may still be training. Several runs of one tokenizer are an
-            ensemble, whose probabilities are averaged; its recipe is that of the first.
-        overrides: ``key=value`` lines over the run's recipe; those of ``generation`` are for the first run only.
+        folder: A run with at least one validation; it may still be training. Several runs of one
+            tokenizer are an ensemble, whose probabilities are averaged; its recipe is that of the
+            first.
+        overrides: ``key=value`` lines over the run's recipe; those of ``generation`` are for the
+            first run only.
         device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
-        precision: "float32", "bfloat16" or "float16"; or "int8": float32, but generation multiplies by matrices of int8
-            with a scale for each row. Only on a CPU with VNNI.
+        precision: "float32", "bfloat16" or "float16"; or "int8": float32, but generation multiplies
+            by matrices of int8 with a scale for each row. Only on a CPU with VNNI.
         trust: Whether the recipe may import parts by dotted names, that is, run code.
-        ablate: Attention heads to remove, such as ``decoder.layers.0.cross_attention.3``; see `remove_heads`.
+        ablate: Attention heads to remove, such as ``decoder.layers.0.cross_attention.3``; see
+            `remove_heads`.
 
     Raises:
-        UserError: not a run folder, not validated yet, changed files, an unknown head, or a recipe that imports parts
-            without ``trust``; no run, or several that read different input.
+        UserError: not a run folder, not validated yet, changed files, an unknown head, or a recipe
+            that imports parts without ``trust``; no run, or several that read different input.
     """
     folders = [folder] if isinstance(folder, str | Path) else folder
     if not folders:
         raise UserError("no run folder; give one, or several for an ensemble")
-    reading = [override for override in overrides if not override.lstrip("~+").startswith("generation")]
+    reading = [
+        override for override in overrides if not override.lstrip("~+").startswith("generation")
+    ]
     runs = [
         load_one(
             Path(one),
-            overrides if number == 0 else reading,  # a choice such as generation=tuned is that of the first run
+            # a choice such as generation=tuned is that of the first run
+            overrides if number == 0 else reading,
             device=device,
             precision=precision,
             trust=trust_of(trust),
@@ -92,17 +98,28 @@ def ensemble(runs: Sequence[Run]) -> Run:
     first, *others = runs
     for run in others:
         if run.tokenizer.fingerprint != first.tokenizer.fingerprint:
-            raise UserError(f"{run.folder}: its tokenizer is not that of {first.folder}; an ensemble needs one for all")
+            raise UserError(
+                f"{run.folder}: its tokenizer is not that of {first.folder}; an ensemble needs one"
+                " for all"
+            )
         for key in SAME_INPUT:
             own, other = (getattr(one.recipe.data, key) for one in (run, first))
             if own != other:
-                raise UserError(f"{run.folder}: data.{key} is {own}, not {other} as in {first.folder}")
+                raise UserError(
+                    f"{run.folder}: data.{key} is {own}, not {other} as in {first.folder}"
+                )
     model = Ensemble([run.model for run in runs]).eval()
     return replace(first, model=model, others=tuple(run.folder for run in others))
 
 
 def load_one(
-    folder: Path, overrides: Sequence[str], *, device: str, precision: str, trust: Trust, ablate: Sequence[str]
+    folder: Path,
+    overrides: Sequence[str],
+    *,
+    device: str,
+    precision: str,
+    trust: Trust,
+    ablate: Sequence[str],
 ) -> Run:
     """Load one run folder; see `load`."""
     recipe = read_recipe(folder, overrides, trust=trust)
@@ -122,7 +139,9 @@ def load_one(
     try:
         load_model(model, str(folder / WEIGHTS))
     except Exception as error:  # safetensors raises its own type, torch RuntimeError
-        raise UserError(f"{folder / WEIGHTS}: does not fit the recipe: {_one_line(error)}") from error
+        raise UserError(
+            f"{folder / WEIGHTS}: does not fit the recipe: {_one_line(error)}"
+        ) from error
     lookup(PRECISIONS, precision, "precision")
     device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     try:
@@ -145,12 +164,19 @@ def load_one(
 
 
 def load_initial(folder: Path, *, trust: Trust = NO_TRUST) -> Run:
-    """Return a run with random weights, of a folder without trained ones: for what does not depend on the weights."""
+    """Return a run with random weights, of a folder without trained ones: for what does not depend
+    on the weights.
+    """
     recipe = read_recipe(folder, trust=trust)
     check_importable(recipe, str(folder))
     tokenizer, model = initial_model(folder, recipe)
     return Run(
-        folder, recipe_name(folder.resolve()), recipe, model, tokenizer, partial(reverse_likelihoods, device="cpu")
+        folder,
+        recipe_name(folder.resolve()),
+        recipe,
+        model,
+        tokenizer,
+        partial(reverse_likelihoods, device="cpu"),
     )
 
 
@@ -163,7 +189,7 @@ def initial_model(folder: Path, recipe: Recipe) -> tuple[Tokenizer, Seq2Seq]:
         return tokenizer, build_model(recipe.model, len(tokenizer))
 
 
-def reverse_likelihoods(folder: str, **options: Any) -> Likelihoods:  # noqa: ANN401 - those of `load`
+def reverse_likelihoods(folder: str, **options: Any) -> Likelihoods:
     """Load a run that predicts a turn from the next one; return its scores.
 
     Raises:
@@ -172,7 +198,9 @@ def reverse_likelihoods(folder: str, **options: Any) -> Likelihoods:  # noqa: AN
     run = load(folder, **options)
     data = run.recipe.data
     if not data.reverse or data.context_turns != 1:
-        raise UserError(f"{folder}: not a reverse model; train one with data.reverse=true data.context_turns=1")
+        raise UserError(
+            f"{folder}: not a reverse model; train one with data.reverse=true data.context_turns=1"
+        )
     return lambda pairs: [-nll for nll, _ in run.likelihoods(pairs)]
 
 
@@ -208,13 +236,15 @@ def check_int8(model: Seq2Seq) -> None:
         raise UserError("precision int8: needs a CPU with VNNI; choose float32 or bfloat16")
     if not can_prepare(model):
         raise UserError(
-            "precision int8: supported for head vocabulary with decoder transformer, or a recurrent one with attention "
-            "none, additive, dot, scaled_dot or bilinear; choose float32 or bfloat16"
+            "precision int8: supported for head vocabulary with decoder transformer, or a recurrent"
+            " one with attention none, additive, dot, scaled_dot or bilinear; choose float32 or"
+            " bfloat16"
         )
 
 
 def check_files(folder: Path) -> None:
-    """Check that tokenizer and weights exist and have not changed; log if the folder has no manifest.
+    """Check that tokenizer and weights exist and have not changed; log if the folder has no
+    manifest.
 
     Raises:
         UserError: a file is missing or has changed.
@@ -224,7 +254,9 @@ def check_files(folder: Path) -> None:
     if not (folder / WEIGHTS).is_file():
         raise UserError(f"{folder}: {WEIGHTS} is missing; {weights_remedy(folder)}")
     if read_manifest(folder) is None:
-        log.warning("WARNING: %s: not verified, it has no %s (older versions wrote none)", folder, MANIFEST)
+        log.warning(
+            "WARNING: %s: not verified, it has no %s (older versions wrote none)", folder, MANIFEST
+        )
     check_intact(folder / TOKENIZER)
     check_intact(folder / WEIGHTS, weights_remedy(folder))
 

@@ -21,9 +21,16 @@ if TYPE_CHECKING:
 
 
 def prepare_data(
-    recipe: Recipe, *, quiet: bool = True, engine: str = "processes", workers: int = 1, merges: bool = False
+    recipe: Recipe,
+    *,
+    quiet: bool = True,
+    engine: str = "processes",
+    workers: int = 1,
+    merges: bool = False,
 ) -> Path:
-    """Return the folder of the prepared data; it is built if it is missing, or merged from shards with ``merges``."""
+    """Return the folder of the prepared data; it is built if it is missing, or merged from shards
+    with ``merges``.
+    """
     from dialog.data.preparation.prepare import merge_shards, prepare
     from dialog.report.progress import ProgressBars
 
@@ -50,8 +57,12 @@ def example_ids(recipe: Recipe, split: str, rows: Collection[int]) -> dict[int, 
     return ids.example_ids(_checked_job(recipe), split, rows)
 
 
-def gold_alignments(recipe: Recipe, store: Store, rows: Collection[int]) -> dict[int, dict[int, int]]:
-    """Map rows of a prepared split to their gold alignments; empty unless the corpus is generated and has copies."""
+def gold_alignments(
+    recipe: Recipe, store: Store, rows: Collection[int]
+) -> dict[int, dict[int, int]]:
+    """Map rows of a prepared split to their gold alignments; empty unless the corpus is generated
+    and has copies.
+    """
     from dialog.data.examples import examples
     from dialog.data.gold_alignment import alignment
 
@@ -59,7 +70,10 @@ def gold_alignments(recipe: Recipe, store: Store, rows: Collection[int]) -> dict
         return {}
     job = build_job(recipe)
     wanted = set(rows)
-    chosen = islice(examples(job.corpus.dialogues(store.split), job.rules, Counter()), 1 + max(wanted, default=-1))
+    chosen = islice(
+        examples(job.corpus.dialogues(store.split), job.rules, Counter()),
+        1 + max(wanted, default=-1),
+    )
     return {
         row: alignment(store.tokenizer, example, max_source=store.max_source, layout=store.layout)
         for row, example in enumerate(chosen)

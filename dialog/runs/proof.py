@@ -1,4 +1,6 @@
-"""Check that a killed and resumed run is bit-identical to an uninterrupted one, with real processes and kills."""
+"""Check that a killed and resumed run is bit-identical to an uninterrupted one, with real processes
+and kills.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,12 @@ from dialog.runs.folder import CHECKPOINTS, METRICS, WEIGHTS
 CLOCK = ("time", "train/tokens_per_second")
 """Logged values that depend on the clock; they are not compared."""
 SMALL = (
-    "trainer.max_epochs=null", "trainer.max_steps=24", "trainer.max_time=null", "trainer.log_every_n_steps=1",
-    "trainer.check_val_every_n_epoch=null", "trainer.val_check_interval=7", "trainer.limit_val_batches=2",
-    "trainer.enable_progress_bar=false", "checkpoint.every_n_steps=3", "checkpoint.patience=null", "logger=none",
+    "trainer.max_epochs=null", "trainer.max_steps=24", "trainer.max_time=null",
+    "trainer.log_every_n_steps=1",
+    "trainer.check_val_every_n_epoch=null", "trainer.val_check_interval=7",
+    "trainer.limit_val_batches=2",
+    "trainer.enable_progress_bar=false", "checkpoint.every_n_steps=3",
+    "checkpoint.patience=null", "logger=none",
 )  # fmt: skip
 """A short training with validations, and with checkpoints between which the kills fall."""
 
@@ -39,7 +44,12 @@ class Comparison:
     @property
     def same(self) -> bool:
         """True if something was compared and nothing differs."""
-        return self.values > 0 and self.tensors > 0 and not self.other_values and not self.other_tensors
+        return (
+            self.values > 0
+            and self.tensors > 0
+            and not self.other_values
+            and not self.other_tensors
+        )
 
 
 def compare(one: Path, other: Path) -> Comparison:
@@ -51,7 +61,10 @@ def compare(one: Path, other: Path) -> Comparison:
     logged, again = (values(folder) for folder in (one, other))
     lost = abs(len(logged) - len(again))
     tensors = other_tensors = 0
-    states = [SafeCheckpointIO().load_checkpoint(folder / CHECKPOINTS / LAST)["state_dict"] for folder in (one, other)]
+    states = [
+        SafeCheckpointIO().load_checkpoint(folder / CHECKPOINTS / LAST)["state_dict"]
+        for folder in (one, other)
+    ]
     best = [load_file(folder / WEIGHTS) for folder in (one, other)]
     for first, second in (states, best):
         names = first.keys() | second.keys()
@@ -73,8 +86,11 @@ def values(folder: Path) -> list[tuple[int, str, str]]:
     ]
 
 
-def prove(recipe: str, overrides: Sequence[str], folder: Path, *, kills: int = 3) -> tuple[list[int], Comparison]:
-    """Train a short version of a recipe twice: uninterrupted, and killed at random steps and resumed.
+def prove(
+    recipe: str, overrides: Sequence[str], folder: Path, *, kills: int = 3
+) -> tuple[list[int], Comparison]:
+    """Train a short version of a recipe twice: uninterrupted, and killed at random steps and
+    resumed.
 
     Returns:
         The last logged step before each kill, and the comparison of the two runs.
@@ -84,11 +100,14 @@ def prove(recipe: str, overrides: Sequence[str], folder: Path, *, kills: int = 3
     """
     small = [*compose(recipe, overrides).recipe.smoke, *overrides, *SMALL]
     compose(recipe, small)
-    whole, killed = folder / "whole", folder / "killed"
+    whole = folder / "whole"
+    killed = folder / "killed"
     wait_for_end(start(folder, "train", recipe, *small, "--output", str(whole)), folder)
     running = start(folder, "train", recipe, *small, "--output", str(killed))
     steps: list[int] = []
-    while len(steps) < kills and wait_for_lines(lines(killed) + random.randint(1, 5), killed, running):
+    while len(steps) < kills and wait_for_lines(
+        lines(killed) + random.randint(1, 5), killed, running
+    ):
         os.killpg(running.pid, signal.SIGKILL)
         if running.wait() == -signal.SIGKILL:
             steps.append(values(killed)[-1][0])
@@ -108,7 +127,9 @@ def wait_for_end(process: subprocess.Popen[bytes], folder: Path) -> None:
     """Wait until a training ends; a failed one raises UserError with its last line."""
     if process.wait():
         last = (folder / "log").read_text(encoding="utf-8").strip().rpartition("\n")[2]
-        raise UserError(f"--prove-resume: training failed with exit code {process.returncode}: {last}")
+        raise UserError(
+            f"--prove-resume: training failed with exit code {process.returncode}: {last}"
+        )
 
 
 def wait_for_lines(count: int, folder: Path, process: subprocess.Popen[bytes]) -> bool:

@@ -30,8 +30,9 @@ def resume(
 ) -> Trained:
     """Resume a run at its newest complete checkpoint, or from the beginning if it has none.
 
-    Only `CHANGEABLE` keys may be overridden. Prepared data that are missing are prepared again; missing or damaged
-    weights are rebuilt from best.ckpt. `advice` tells what to do after a signal, by default how to resume.
+    Only `CHANGEABLE` keys may be overridden. Prepared data that are missing are prepared again;
+    missing or damaged weights are rebuilt from best.ckpt. `advice` tells what to do after a signal,
+    by default how to resume.
 
     Raises:
         UserError: not a run folder, locked by another process, or its corpus has changed.
@@ -47,7 +48,9 @@ def resume(
             raise SystemExit(0)
         complete_finished(folder, recipe)
         log.info(
-            "%s has finished at step %s; to train longer, raise trainer.max_steps or max_epochs", folder, trained.steps
+            "%s has finished at step %s; to train longer, raise trainer.max_steps or max_epochs",
+            folder,
+            trained.steps,
         )
         return trained
     check_recipe(recipe)
@@ -56,10 +59,14 @@ def resume(
 
 
 def check_same_checkpoints(before: Recipe, after: Recipe) -> None:
-    """Check that checkpoints keep their meaning: what best.ckpt is best in, and which weights they hold."""
+    """Check that checkpoints keep their meaning: what best.ckpt is best in, and which weights they
+    hold.
+    """
     for name in ("monitor", "averaging"):
         if getattr(before.checkpoint, name) != getattr(after.checkpoint, name):
-            raise UserError(f"--resume: checkpoint.{name} cannot change within a run; start a new run for it")
+            raise UserError(
+                f"--resume: checkpoint.{name} cannot change within a run; start a new run for it"
+            )
 
 
 def resumed_recipe(folder: Path, overrides: Sequence[str], trust: Trust) -> tuple[Recipe, bool]:
@@ -72,11 +79,13 @@ def resumed_recipe(folder: Path, overrides: Sequence[str], trust: Trust) -> tupl
     for key in keys:
         if not any(key == free or key.startswith(f"{free}.") for free in CHANGEABLE):
             raise UserError(
-                f"--resume: {key} cannot change within a run, only {', '.join(CHANGEABLE)}; start a new run for it"
+                f"--resume: {key} cannot change within a run, only {', '.join(CHANGEABLE)}; start a"
+                " new run for it"
             )
     before = read_recipe(folder)
     recipe = read_recipe(folder, overrides, trust=trust)
     check_same_checkpoints(before, recipe)
-    old, new = to_dict(before), to_dict(recipe)
+    old = to_dict(before)
+    new = to_dict(recipe)
     ends = [key.split(".") for key in END_KEYS]
     return recipe, any(old[section][name] != new[section][name] for section, name in ends)

@@ -31,11 +31,15 @@ class Reply:
     run: Run = field(repr=False)
 
     def attention(self) -> AttentionReading:
-        """Return the attention maps of every layer and head over the tokens that the search has chosen."""
+        """Return the attention maps of every layer and head over the tokens that the search has
+        chosen.
+        """
         return self.run.attention(self.context, self.candidates[0])
 
     def _repr_html_(self) -> str:
-        """Return context and candidates as a table for notebooks; all text is escaped, and none is read as TeX."""
+        """Return context and candidates as a table for notebooks; all text is escaped, and none is
+        read as TeX.
+        """
         from html import escape
 
         from dialog.report.terminal import printable
@@ -47,8 +51,10 @@ class Reply:
             for candidate in self.candidates
         ]
         return (
-            f'<table class="tex2jax_ignore mathjax_ignore"><caption style="text-align: left">{turns}</caption>'
-            '<tr><th style="text-align: left">response</th><th>log-probability</th><th>tokens</th></tr>'
+            '<table class="tex2jax_ignore mathjax_ignore"><caption style="text-align:'
+            f' left">{turns}</caption>'
+            '<tr><th style="text-align:'
+            ' left">response</th><th>log-probability</th><th>tokens</th></tr>'
             f"{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
         )
 
@@ -77,7 +83,9 @@ class Run:
         folders = f"folder={str(self.folder)!r}"
         if self.others:
             folders += f", others={[str(folder) for folder in self.others]}"
-        return f"Run({self.name}, {folders}, {size:,} parameters, vocabulary {len(self.tokenizer):,})"
+        return (
+            f"Run({self.name}, {folders}, {size:,} parameters, vocabulary {len(self.tokenizer):,})"
+        )
 
     @cached_property
     def responder(self) -> Responder:
@@ -111,9 +119,9 @@ class Run:
     ) -> list[Reply]:
         """Answer several contexts in one batch.
 
-        A search that draws gives a context the same reply in any batch. With `ids`, such as the example ids of an
-        evaluation, its draws depend on the id too. Without ids, equal contexts are numbered, so that their replies
-        differ.
+        A search that draws gives a context the same reply in any batch. With `ids`, such as the
+        example ids of an evaluation, its draws depend on the id too. Without ids, equal contexts
+        are numbered, so that their replies differ.
         """
         from dialog.generation.responder import check_answered
 
@@ -126,23 +134,31 @@ class Run:
         ]
 
     def attention(self, context: Sequence[str], response: str | Candidate) -> AttentionReading:
-        """Return the attention maps of every layer and head for a response, as ``dialog attention`` writes them.
+        """Return the attention maps of every layer and head for a response, as ``dialog attention``
+        writes them.
 
-        Of a generated response, the maps are over the tokens that the search has chosen, which may differ from the
-        tokens of its text.
+        Of a generated response, the maps are over the tokens that the search has chosen, which may
+        differ from the tokens of its text.
         """
         from dialog.report.drawing.attention.reading import AttentionReading
 
-        example = self.responder.example(context, response if isinstance(response, str) else response.text)
+        example = self.responder.example(
+            context, response if isinstance(response, str) else response.text
+        )
         ids = None if isinstance(response, str) else response.ids
         reading = self.attention_of_example(example, ids)
-        return AttentionReading(**reading, unread_turns=list(context[: len(context) - len(example.context)]))
+        return AttentionReading(
+            **reading, unread_turns=list(context[: len(context) - len(example.context)])
+        )
 
-    def attention_of_example(self, example: Example, response: Sequence[int] | None = None) -> AttentionReading:
-        """Return the attention maps of an example; `response` replaces the tokens of its text, end token included.
+    def attention_of_example(
+        self, example: Example, response: Sequence[int] | None = None
+    ) -> AttentionReading:
+        """Return the attention maps of an example; `response` replaces the tokens of its text, end
+        token included.
 
-        "rollout" has the `rollout` [T, S] through all layers; None for a single network without self-attention, where
-        it is the last map.
+        "rollout" has the `rollout` [T, S] through all layers; None for a single network without
+        self-attention, where it is the last map.
         """
         import torch
 
@@ -162,13 +178,25 @@ class Run:
         several = len(self.model.members) > 1 or any(one.kind == "self" for one in maps)
         rolled = rollout(maps) if several else None
         return AttentionReading(
-            **maps_with_tokens(maps, 0, context, predicted, turn_indices(self.model, sources[0], len(source))),
+            **maps_with_tokens(
+                maps, 0, context, predicted, turn_indices(self.model, sources[0], len(source))
+            ),
             rollout=None if rolled is None else rolled[0].float().cpu().numpy(),
-            **token_groups(self.tokenizer, example, source, target[1:], max_source=data.max_source, layout=data.layout),
+            **token_groups(
+                self.tokenizer,
+                example,
+                source,
+                target[1:],
+                max_source=data.max_source,
+                layout=data.layout,
+            ),
         )
 
-    def attention_statistics(self, split: str, *, sample: int | None = None, quiet: bool = False) -> dict[str, Any]:
-        """Return statistics of each attention head over a split of the run's corpus: see `split_statistics`.
+    def attention_statistics(
+        self, split: str, *, sample: int | None = None, quiet: bool = False
+    ) -> dict[str, Any]:
+        """Return statistics of each attention head over a split of the run's corpus: see
+        `split_statistics`.
 
         Raises:
             UserError: the model has no attention, or the split no examples.
@@ -183,8 +211,11 @@ class Run:
             raise UserError(f"{self.folder}: the model has no attention, so it has no statistics")
         return {"split": split, **measured}
 
-    def head_ablation(self, split: str, *, sample: int | None = None, quiet: bool = False) -> dict[str, Any]:
-        """Return the importance of each head (validation split), and bits per byte of a split as heads are removed.
+    def head_ablation(
+        self, split: str, *, sample: int | None = None, quiet: bool = False
+    ) -> dict[str, Any]:
+        """Return the importance of each head (validation split), and bits per byte of a split as
+        heads are removed.
 
         Each is measured on a uniform sample; see `head_ablation` in `analysis/attention/split.py`.
 
@@ -197,7 +228,10 @@ class Run:
         from dialog.models.attention.heads import heads_of
 
         if not heads_of(self.model):
-            raise UserError(f"{self.folder}: the model has no multi-head attention, whose heads could be removed")
+            raise UserError(
+                f"{self.folder}: the model has no multi-head attention, whose heads could be"
+                " removed"
+            )
         samples = []
         for part in ("validation", split):
             reservoir = Reservoir[Example](ABLATION_SAMPLE if sample is None else sample)
@@ -222,7 +256,9 @@ class Run:
             raise UserError(f"unknown split {split!r}; choose from {', '.join(SPLITS)}")
         job = build_job(self.recipe)
         stream = examples(job.corpus.dialogues(split), job.rules, Counter())
-        yield from tqdm(stream, f"{title} {split}", unit="example", disable=True if quiet else None, leave=False)
+        yield from tqdm(
+            stream, f"{title} {split}", unit="example", disable=True if quiet else None, leave=False
+        )
 
     def _check_measured(self, split: str, examples: int) -> None:
         if not examples:
@@ -241,16 +277,22 @@ class Run:
         return -nll
 
     def likelihoods(self, pairs: Sequence[tuple[Sequence[str], str]]) -> list[tuple[float, int]]:
-        """Return -log p(response | context) in nats, and the number of tokens, end token included, of each pair."""
+        """Return -log p(response | context) in nats, and the number of tokens, end token included,
+        of each pair.
+        """
         from dialog.runs.evaluation.evaluator import Evaluator
 
         examples = [self.responder.example(context, response) for context, response in pairs]
-        evaluator = Evaluator(self.responder, self.recipe.generation.search, self.recipe.data.batch_tokens)
+        evaluator = Evaluator(
+            self.responder, self.recipe.generation.search, self.recipe.data.batch_tokens
+        )
         return [(scored.nll, scored.tokens) for scored in evaluator.scores(examples)]
 
 
 def run_names(runs: Sequence[Run]) -> list[str]:
-    """Return a short name for each run: of its recipe, else of its folder, numbered if both are equal."""
+    """Return a short name for each run: of its recipe, else of its folder, numbered if both are
+    equal.
+    """
     for names in ([run.name for run in runs], [run.folder.resolve().name for run in runs]):
         if len(set(names)) == len(names):
             return names

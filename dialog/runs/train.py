@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PartOf:
-    """The place of a run in a comparison or sweep: its name there, the group of runs, and what to do after a signal."""
+    """The place of a run in a comparison or sweep: its name there, the group of runs, and what to
+    do after a signal.
+    """
 
     run_name: str
     group: str | None = None
@@ -40,9 +42,11 @@ def train(
     callbacks: Sequence[Callback] = (),
     part_of: PartOf | None = None,
 ) -> Trained:
-    """Train a recipe into a new, self-contained run folder: ``output``, or runs/<recipe>/<time>-<random>.
+    """Train a recipe into a new, self-contained run folder: ``output``, or
+    runs/<recipe>/<time>-<random>.
 
-    In distributed training only rank 0 writes and returns. `part_of` is set for a run of a comparison or sweep.
+    In distributed training only rank 0 writes and returns. `part_of` is set for a run of a
+    comparison or sweep.
 
     Raises:
         UserError: before the folder is created: an invalid recipe, or a corpus that cannot be read.
@@ -63,11 +67,20 @@ def train(
 
 
 def with_labels(recipe: Recipe, part_of: PartOf) -> Recipe:
-    """Return the recipe whose logger has the name and group of its run, and decoder and corpus as tags."""
+    """Return the recipe whose logger has the name and group of its run, and decoder and corpus as
+    tags.
+    """
     from dialog.training.loggers import labelled
 
-    tags = [component["name"] for component in (recipe.model.decoder, recipe.data.corpus) if "name" in component]
-    return replace(recipe, logger=labelled(recipe.logger, run_name=part_of.run_name, group=part_of.group, tags=tags))
+    tags = [
+        component["name"]
+        for component in (recipe.model.decoder, recipe.data.corpus)
+        if "name" in component
+    ]
+    return replace(
+        recipe,
+        logger=labelled(recipe.logger, run_name=part_of.run_name, group=part_of.group, tags=tags),
+    )
 
 
 def run_training(
@@ -93,10 +106,15 @@ def run_training(
     store = Store(data, "validation")
     module = build_module(recipe, len(store.tokenizer), store.tokenizer)
     checkpoint = newest(folder / CHECKPOINTS) if resumed else None
-    initial = {} if checkpoint else load_initial_weights(recipe.model, module.model, build_model, store.tokenizer)
+    initial = (
+        {}
+        if checkpoint
+        else load_initial_weights(recipe.model, module.model, build_model, store.tokenizer)
+    )
     batches = build_data(recipe, data, store.tokenizer)
     run_loggers = loggers.build_loggers(recipe.logger, folder)
-    memory, names = Memory(preflight=recipe.preflight), partial(example_ids, recipe)
+    memory = Memory(preflight=recipe.preflight)
+    names = partial(example_ids, recipe)
     recorder = AttentionRecorder(
         folder,
         store,
@@ -122,14 +140,25 @@ def run_training(
                 loggers.close(run_loggers)
         if not lightning.is_global_zero:
             raise SystemExit(0)
-        return finish(folder, lightning, seconds=loggers.seconds(run_loggers), target_tokens=module.target_tokens)
+        return finish(
+            folder,
+            lightning,
+            seconds=loggers.seconds(run_loggers),
+            target_tokens=module.target_tokens,
+        )
 
 
 def memory_advice(recipe: Recipe) -> str:
     """Return the settings that an out-of-memory error suggests."""
-    tokens, batches = recipe.data.batch_tokens, recipe.trainer.accumulate_grad_batches
-    smaller = f"lower data.batch_tokens ({tokens}) and raise trainer.accumulate_grad_batches ({batches}) by as much"
+    tokens = recipe.data.batch_tokens
+    batches = recipe.trainer.accumulate_grad_batches
+    smaller = (
+        f"lower data.batch_tokens ({tokens}) and raise trainer.accumulate_grad_batches ({batches})"
+        " by as much"
+    )
     parts = (recipe.model.encoder, recipe.model.decoder)
-    if recipe.model.activation_checkpointing or all(part.get("name") != "transformer" for part in parts):
+    if recipe.model.activation_checkpointing or all(
+        part.get("name") != "transformer" for part in parts
+    ):
         return smaller
     return f"set model.activation_checkpointing=true, or {smaller}"

@@ -13,7 +13,9 @@ from dialog.training.checkpoints.manifest import INPUTS, MANIFEST, is_intact, re
 
 CHECKED = ("", CHECKPOINTS, "generation")
 """Folders with a manifest, below a run folder, beside evaluations."""
-INTACT, CHANGED, MISSING = "intact", "changed", "missing"
+INTACT = "intact"
+CHANGED = "changed"
+MISSING = "missing"
 DAMAGE = (CHANGED, MISSING)
 """States of files that differ from the manifest."""
 EVALUATION = "evaluation"
@@ -23,7 +25,8 @@ EVALUATION = "evaluation"
 class FileState:
     """A file of a run folder: ``intact``, ``changed`` or ``missing``, and what to do about it.
 
-    Also the folder of an evaluation: ``unverified`` if it has no manifest, ``outdated`` if the run has other weights.
+    Also the folder of an evaluation: ``unverified`` if it has no manifest, ``outdated`` if the run
+        has other weights.
     """
 
     file: str
@@ -32,7 +35,8 @@ class FileState:
 
 
 def verify(run: Path) -> list[FileState]:
-    """Return the state of each file that a manifest of the run folder lists, and of its evaluations.
+    """Return the state of each file that a manifest of the run folder lists, and of its
+    evaluations.
 
     Raises:
         UserError: not a run folder, or a folder without a manifest, or with a damaged one.
@@ -44,8 +48,8 @@ def verify(run: Path) -> list[FileState]:
         hashes = read_manifest(run / folder)
         if hashes is None and not folder:
             raise UserError(
-                f"{run}: cannot be verified, it has no {MANIFEST}; restore it, or write one for the files as they are "
-                f"with train --resume {run}"
+                f"{run}: cannot be verified, it has no {MANIFEST}; restore it, or write one for the"
+                f" files as they are with train --resume {run}"
             )
         for name in sorted(hashes or {}):
             if not name.startswith("."):  # of a file that is being replaced
@@ -56,7 +60,10 @@ def verify(run: Path) -> list[FileState]:
     own = [FileState(file, state, remedy(run, file, states)) for file, state in states.items()]
     weights = (read_manifest(run) or {}).get(WEIGHTS)
     evaluations = sorted(path for path in (run / EVALUATION).glob("*") if path.is_dir())
-    return [*own, *(state for folder in evaluations for state in evaluation_states(folder, weights))]
+    return [
+        *own,
+        *(state for folder in evaluations for state in evaluation_states(folder, weights)),
+    ]
 
 
 def evaluation_states(folder: Path, weights: str | None) -> Iterator[FileState]:
@@ -66,18 +73,27 @@ def evaluation_states(folder: Path, weights: str | None) -> Iterator[FileState]:
         folder: Folder of the evaluation.
         weights: SHA-256 of the run's weights.
     """
-    place, again = f"{EVALUATION}/{folder.name}", "evaluate the run again"
+    place = f"{EVALUATION}/{folder.name}"
+    again = "evaluate the run again"
     hashes = read_manifest(folder)
     if hashes is None:
         if (folder / METRICS).is_file():
             yield FileState(place, "unverified", f"it has no {MANIFEST}; {again} to write one")
         return
     if weights is not None and hashes.get("weights") not in (weights, None):
-        yield FileState(place, "outdated", f"{WEIGHTS} has changed since; {again} to measure the present weights")
+        yield FileState(
+            place,
+            "outdated",
+            f"{WEIGHTS} has changed since; {again} to measure the present weights",
+        )
     listed = {name for name in hashes if name not in INPUTS and not name.startswith(".")}
     for name in sorted(listed | {name for name in FILES if (folder / name).is_file()}):
         state = state_of(folder / name)
-        advice = f"{again}, or restore it from a copy" if name in FILES else "not needed; compare measures it again"
+        advice = (
+            f"{again}, or restore it from a copy"
+            if name in FILES
+            else "not needed; compare measures it again"
+        )
         yield FileState(f"{place}/{name}", state, "" if state == INTACT else advice)
 
 

@@ -1,4 +1,6 @@
-"""Write model.safetensors: the weights of the best validation, in the same bytes wherever they are equal."""
+"""Write model.safetensors: the weights of the best validation, in the same bytes wherever they are
+equal.
+"""
 
 from __future__ import annotations
 
@@ -31,17 +33,22 @@ log = logging.getLogger("dialog")
 PREFIX = "model."
 """Prefix of the network's weights in a checkpoint."""
 DTYPES = {
-    "torch.float64": "F64", "torch.float32": "F32", "torch.float16": "F16", "torch.bfloat16": "BF16",
+    "torch.float64": "F64", "torch.float32": "F32", "torch.float16": "F16",
+    "torch.bfloat16": "BF16",
     "torch.int64": "I64", "torch.int32": "I32", "torch.uint8": "U8", "torch.bool": "BOOL",
 }  # fmt: skip
 """Names of types in safetensors files."""
 
 
-def weights_writer(folder: Path, recipe: Recipe, tokenizer: Tokenizer) -> Callable[[Mapping[str, Any]], None]:
-    """Return the function that writes model.safetensors of a run folder from the content of a checkpoint.
+def weights_writer(
+    folder: Path, recipe: Recipe, tokenizer: Tokenizer
+) -> Callable[[Mapping[str, Any]], None]:
+    """Return the function that writes model.safetensors of a run folder from the content of a
+    checkpoint.
 
-    A tied parameter is stored once. The metadata hold the step, the hash of the recipe (see `recipe_hash`), the
-    fingerprint of the tokenizer, and for each other name of a tied parameter the name under which it is stored.
+    A tied parameter is stored once. The metadata hold the step, the hash of the recipe (see
+    `recipe_hash`), the fingerprint of the tokenizer, and for each other name of a tied parameter
+    the name under which it is stored.
     """
     import torch
 
@@ -54,10 +61,14 @@ def weights_writer(folder: Path, recipe: Recipe, tokenizer: Tokenizer) -> Callab
         from dialog.training.checkpoints.checkpoint_io import saving
 
         state = checkpoint["state_dict"].items()
-        network = {name.removeprefix(PREFIX): value for name, value in state if name.startswith(PREFIX)}
+        network = {
+            name.removeprefix(PREFIX): value for name, value in state if name.startswith(PREFIX)
+        }
         weights = {name: value for name, value in network.items() if name not in tied}
         with saving(folder / WEIGHTS, folder), replacing_listed(folder / WEIGHTS) as new:
-            write_safetensors(new, weights, {**metadata, **tied, "step": str(checkpoint["global_step"])})
+            write_safetensors(
+                new, weights, {**metadata, **tied, "step": str(checkpoint["global_step"])}
+            )
 
     return write
 
@@ -70,11 +81,14 @@ def stored_names(model: nn.Module) -> dict[str, str]:
     return {alias: min(aliases) for aliases in names.values() for alias in aliases}
 
 
-def write_safetensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """Write tensors and metadata in one order; the library writes metadata in random order, to a file of mode 0600.
+def write_safetensors(
+    path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]
+) -> None:
+    """Write tensors and metadata in one order; the library writes metadata in random order, to a
+    file of mode 0600.
 
-    The format is the header's length in 8 bytes, the header as JSON, padded with spaces, and the tensors, those with
-    the largest elements first, which aligns them.
+    The format is the header's length in 8 bytes, the header as JSON, padded with spaces, and the
+    tensors, those with the largest elements first, which aligns them.
     """
     import torch
 
@@ -82,15 +96,22 @@ def write_safetensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mappi
     header: dict[str, Any] = {"__metadata__": dict(sorted(metadata.items()))}
     end = 0
     for name in names:
-        start, end = end, end + tensors[name].nbytes
+        start = end
+        end = end + tensors[name].nbytes
         kind = DTYPES[str(tensors[name].dtype)]
-        header[name] = {"dtype": kind, "shape": list(tensors[name].shape), "data_offsets": [start, end]}
+        header[name] = {
+            "dtype": kind,
+            "shape": list(tensors[name].shape),
+            "data_offsets": [start, end],
+        }
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
     with path.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for name in names:
-            file.write(tensors[name].detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+            file.write(
+                tensors[name].detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
+            )
 
 
 def recipe_hash(recipe: Recipe) -> str:
@@ -106,21 +127,27 @@ def recipe_hash(recipe: Recipe) -> str:
 
 
 def usable(weights: Path) -> bool:
-    """Return whether a file exists and is not known to have changed, by the manifest of its folder."""
+    """Return whether a file exists and is not known to have changed, by the manifest of its
+    folder.
+    """
     return weights.is_file() and is_intact(weights) is not False
 
 
 def rebuild_weights(folder: Path, recipe: Recipe, tokenizer: Tokenizer) -> None:
-    """Write model.safetensors from best.ckpt if it is missing or has changed, and if there is a best.ckpt.
+    """Write model.safetensors from best.ckpt if it is missing or has changed, and if there is a
+    best.ckpt.
 
     Raises:
         UserError: best.ckpt has changed as well.
     """
     from dialog.training.checkpoints.checkpoint_io import SafeCheckpointIO
 
-    weights, best = folder / WEIGHTS, folder / BEST
+    weights = folder / WEIGHTS
+    best = folder / BEST
     if best.is_file() and not usable(weights):
-        weights_writer(folder, recipe, tokenizer)(SafeCheckpointIO().load_checkpoint(best, map_location="cpu"))
+        weights_writer(folder, recipe, tokenizer)(
+            SafeCheckpointIO().load_checkpoint(best, map_location="cpu")
+        )
         log.info("%s: rebuilt from %s", weights, best)
 
 

@@ -108,7 +108,11 @@ class Service:
             self._check_model(chat.model)
         search = selected_search(self.run.recipe.generation, chat)
         seed = "" if not draws(search) else token_hex(8) if chat.seed is None else str(chat.seed)
-        identity: Identity = {"id": f"chatcmpl-{token_hex(12)}", "created": int(time.time()), "model": self.run.name}
+        identity: Identity = {
+            "id": f"chatcmpl-{token_hex(12)}",
+            "created": int(time.time()),
+            "model": self.run.name,
+        }
         job = Generation(chat.context, search, seed)
         if chat.stream:
             return await self._stream(request, job, chat, identity)
@@ -122,16 +126,22 @@ class Service:
         body = await parsed(request, AttentionRequest)
         job = Call(lambda: self._attention(body))
         content: str = await self._awaited(request, job, asyncio.wrap_future(job.future))
-        return Response(content, media_type="application/json" if body.format == "json" else "text/html")
+        return Response(
+            content, media_type="application/json" if body.format == "json" else "text/html"
+        )
 
     def _attention(self, body: AttentionRequest) -> str:
-        """Return the maps as JSON or a page; called by the worker, since the work holds Python's lock."""
+        """Return the maps as JSON or a page; called by the worker, since the work holds Python's
+        lock.
+        """
         if body.response is None:
             response: str | Candidate = generated(self.run.responder.respond([body.context])[0])[0]
         else:
             (tokens,) = self.run.tokenizer.encode_batch([body.response])
             if len(tokens) > MOST_RESPONSE_TOKENS:
-                raise RequestError(400, f"response: give at most {MOST_RESPONSE_TOKENS} tokens", field="response")
+                raise RequestError(
+                    400, f"response: give at most {MOST_RESPONSE_TOKENS} tokens", field="response"
+                )
             response = body.response
         reading = self.run.attention(body.context, response)
         if body.format == "json":
@@ -142,7 +152,12 @@ class Service:
 
     def _entry(self) -> ModelEntry:
         """Return the model in OpenAI's format."""
-        return {"id": self.run.name, "object": "model", "created": self.started, "owned_by": "dialog"}
+        return {
+            "id": self.run.name,
+            "object": "model",
+            "created": self.started,
+            "owned_by": "dialog",
+        }
 
     def _check_model(self, name: str) -> None:
         """Raise RequestError unless this is the name of the model."""
@@ -150,8 +165,12 @@ class Service:
             message = f"unknown model {name!r}; this service has {self.run.name!r}"
             raise RequestError(404, message, field="model", code="model_not_found")
 
-    async def _awaited(self, request: Request, job: Generation | Call, result: Awaitable[Result]) -> Result:
-        """Run a job on the worker; return what is awaited. The job is cancelled if the client leaves before.
+    async def _awaited(
+        self, request: Request, job: Generation | Call, result: Awaitable[Result]
+    ) -> Result:
+        """Run a job on the worker; return what is awaited.
+
+        The job is cancelled if the client leaves before.
 
         Raises:
             RequestError: after `DEADLINE` seconds, or at the end of the service.
@@ -164,16 +183,21 @@ class Service:
         except BaseException as error:
             job.future.cancel()
             if isinstance(error, TimeoutError):
-                raise RequestError(503, f"no response within {DEADLINE:.0f} s; try again later") from error
+                raise RequestError(
+                    503, f"no response within {DEADLINE:.0f} s; try again later"
+                ) from error
             if isinstance(error, asyncio.CancelledError):
                 raise RequestError(503, "the service ends") from error
             raise
         finally:
             watching.cancel()
 
-    async def _stream(self, request: Request, job: Generation, chat: ChatRequest, identity: Identity) -> Response:
+    async def _stream(
+        self, request: Request, job: Generation, chat: ChatRequest, identity: Identity
+    ) -> Response:
         """Return a stream of events; an error before the first piece is an ordinary response."""
-        loop, pieces = asyncio.get_running_loop(), asyncio.Queue[str | None]()
+        loop = asyncio.get_running_loop()
+        pieces = asyncio.Queue[str | None]()
 
         def emit(piece: str | None) -> None:
             loop.call_soon_threadsafe(pieces.put_nowait, piece)
@@ -209,7 +233,9 @@ class Service:
 
 
 async def cancel_when_left(request: Request, job: Generation | Call) -> None:
-    """Cancel a job when the client of a request, whose body has been read, closes the connection."""
+    """Cancel a job when the client of a request, whose body has been read, closes the
+    connection.
+    """
     while (await request.receive())["type"] != "http.disconnect":
         pass
     job.future.cancel()
@@ -262,5 +288,6 @@ async def error_response(request: Request, error: Exception) -> Response:
 
 Handler = Callable[[Request, Exception], Coroutine[Any, Any, Response]]
 ERROR_RESPONSES: Mapping[Any, Handler] = dict.fromkeys(
-    (RequestError, UserError, HTTPException, ClientDisconnect, CancelledError, Exception), error_response
+    (RequestError, UserError, HTTPException, ClientDisconnect, CancelledError, Exception),
+    error_response,
 )

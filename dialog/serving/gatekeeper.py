@@ -17,7 +17,9 @@ HEALTH = "/healthz"
 MOST_BYTES = 64 * 1024
 """Size of a body."""
 SURPLUS = "surplus"
-"""Key of a connection's state; True if only `HEALTH` is answered, since too many connections are open."""
+"""Key of a connection's state; True if only `HEALTH` is answered, since too many connections are
+open.
+"""
 SAFE_HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -40,25 +42,30 @@ class Turnstile:
 
 
 class Gatekeeper:
-    """Rejects requests from other web pages, under other names, or without the key; adds headers to every response.
+    """Rejects requests from other web pages, under other names, or without the key; adds headers to
+    every response.
 
-    Requests start, and responses are sent, one per pass of the event loop, except for those of `HEALTH`, which thus
-    never wait behind many others.
+    Requests start, and responses are sent, one per pass of the event loop, except for those of
+    `HEALTH`, which thus never wait behind many others.
 
     Args:
         app: The service.
         token: Key that requests need as a bearer token; "" for none.
-        hosts: Names of this host that are accepted; empty for any. Other names come from a page that has pointed its
-            own name at this machine (DNS rebinding), which does not know a key, or from a proxy.
+        hosts: Names of this host that are accepted; empty for any. Other names come from a page
+            that has pointed its own name at this machine (DNS rebinding), which does not know a
+            key, or from a proxy.
         public: Paths that need no key.
     """
 
-    def __init__(self, app: ASGIApp, *, token: str, hosts: Collection[str], public: Collection[str]) -> None:
+    def __init__(
+        self, app: ASGIApp, *, token: str, hosts: Collection[str], public: Collection[str]
+    ) -> None:
         self.app = app
         self.token = token
         self.hosts = hosts
         self.public = public
-        self.requests, self.responses = Turnstile(), Turnstile()
+        self.requests = Turnstile()
+        self.responses = Turnstile()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer it with an error."""
@@ -66,7 +73,8 @@ class Gatekeeper:
             await self.app(scope, receive, send)
             return
 
-        surplus, path = scope.get("state", {}).get(SURPLUS, False), scope["path"]
+        surplus = scope.get("state", {}).get(SURPLUS, False)
+        path = scope["path"]
         headers = SAFE_HEADERS | ({"Connection": "close"} if surplus else {})
 
         async def send_with_headers(message: Message) -> None:
@@ -91,15 +99,22 @@ class Gatekeeper:
     def _error(self, headers: Headers, path: str) -> RequestError | None:
         if "content-length" in headers and "transfer-encoding" in headers:
             return RequestError(400, "the length of the body is given twice")
-        host, origin = headers.get("host", ""), headers.get("origin")
+        host = headers.get("host", "")
+        origin = headers.get("origin")
         if self.hosts and host_name(host) not in self.hosts:
             return RequestError(403, f"host {host!r}: use {' or '.join(self.hosts)}")
         if origin is not None and network_location(origin) != host.lower():
-            return RequestError(403, f"origin {origin!r}: pages of other hosts cannot use this service")
+            return RequestError(
+                403, f"origin {origin!r}: pages of other hosts cannot use this service"
+            )
         if self.token and path not in self.public:
             scheme, _, key = headers.get("authorization", "").partition(" ")
-            if scheme.lower() != "bearer" or not compare_digest(key.strip().encode(), self.token.encode()):
-                return RequestError(401, "send the key as `Authorization: Bearer KEY`", code="invalid_api_key")
+            if scheme.lower() != "bearer" or not compare_digest(
+                key.strip().encode(), self.token.encode()
+            ):
+                return RequestError(
+                    401, "send the key as `Authorization: Bearer KEY`", code="invalid_api_key"
+                )
         return None
 
 
@@ -125,7 +140,10 @@ async def read_body(request: Request) -> bytes:
     Raises:
         RequestError: it is not declared as JSON, or longer than `MOST_BYTES`.
     """
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+    if (
+        request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        != "application/json"
+    ):
         raise RequestError(415, "send JSON, with `Content-Type: application/json`")
     body = bytearray()
     async for piece in request.stream():

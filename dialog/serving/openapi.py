@@ -23,7 +23,16 @@ from dialog.version import __version__
 
 SCHEMAS = "#/components/schemas/"
 EVENTS = (Chunk, UsageChunk, ErrorReply)
-KINDS = (*EVENTS, ResponseMaps, AttentionRequest, ChatRequest, Completion, Health, ModelEntry, ModelList)
+KINDS = (
+    *EVENTS,
+    ResponseMaps,
+    AttentionRequest,
+    ChatRequest,
+    Completion,
+    Health,
+    ModelEntry,
+    ModelList,
+)
 PAGE: dict[str, Any] = {"text/html": {"schema": {"type": "string"}}}
 FAILURES = {"401": "no key", "403": "other host or origin", "503": "too many connections"}
 POST_FAILURES = {
@@ -38,27 +47,44 @@ POST_FAILURES = {
 
 
 def openapi(name: str, generation: GenerationConfig) -> dict[str, Any]:
-    """Return the routes and their fields; `name` is that of the model, and `generation` has its search."""
-    adapters: list[tuple[str, Any, Any]] = [(kind.__name__, "validation", TypeAdapter(kind)) for kind in KINDS]
+    """Return the routes and their fields; `name` is that of the model, and `generation` has its
+    search.
+    """
+    adapters: list[tuple[str, Any, Any]] = [
+        (kind.__name__, "validation", TypeAdapter(kind)) for kind in KINDS
+    ]
     _, described = TypeAdapter.json_schemas(adapters, ref_template=f"{SCHEMAS}{{model}}")
     schemas = described["$defs"]
     schemas[ChatRequest.__name__] |= _limits_of_n(generation)
-    itself = {"application/json": {"schema": {"type": "object", "required": ["openapi", "info", "paths"]}}}
-    completions = _json(Completion) | {"text/event-stream": {"schema": {"anyOf": list(map(_reference, EVENTS))}}}
+    itself = {
+        "application/json": {"schema": {"type": "object", "required": ["openapi", "info", "paths"]}}
+    }
+    completions = _json(Completion) | {
+        "text/event-stream": {"schema": {"anyOf": list(map(_reference, EVENTS))}}
+    }
     maps = _json(ResponseMaps) | PAGE
     return {
         "openapi": "3.1.0",
         "info": {"title": f"dialog: {name}", "version": __version__},
         "paths": {
             "/": {"get": _operation("Web page", PAGE)},
-            "/healthz": {"get": _operation("State of the service", _json(Health), {"403": FAILURES["403"]})},
+            "/healthz": {
+                "get": _operation("State of the service", _json(Health), {"403": FAILURES["403"]})
+            },
             "/openapi.json": {"get": _operation("This description", itself)},
             "/v1/models": {"get": _operation("List of the model", _json(ModelList))},
-            "/v1/models/{name}": {"get": _named(_operation("The model of a name", _json(ModelEntry)))},
-            "/v1/chat/completions": {
-                "post": _reads(ChatRequest, _operation("Response to the last message, in OpenAI's format", completions))
+            "/v1/models/{name}": {
+                "get": _named(_operation("The model of a name", _json(ModelEntry)))
             },
-            "/attention": {"post": _reads(AttentionRequest, _operation("Attention maps of a response", maps))},
+            "/v1/chat/completions": {
+                "post": _reads(
+                    ChatRequest,
+                    _operation("Response to the last message, in OpenAI's format", completions),
+                )
+            },
+            "/attention": {
+                "post": _reads(AttentionRequest, _operation("Attention maps of a response", maps))
+            },
         },
         "components": {
             "schemas": schemas,
@@ -69,21 +95,36 @@ def openapi(name: str, generation: GenerationConfig) -> dict[str, Any]:
 
 
 def _limits_of_n(generation: GenerationConfig) -> dict[str, Any]:
-    """Return the condition of several responses: not streamed, and from a search that has candidates."""
-    several: dict[str, Any] = {"properties": {"stream": {"enum": [False, None]}, "temperature": {"not": {"const": 0}}}}
+    """Return the condition of several responses: not streamed, and from a search that has
+    candidates.
+    """
+    several: dict[str, Any] = {
+        "properties": {"stream": {"enum": [False, None]}, "temperature": {"not": {"const": 0}}}
+    }
     if not has_candidates(generation.search):
-        sampling = [{"required": [field], "properties": {field: {"type": "number"}}} for field in SAMPLING_FIELDS]
+        sampling = [
+            {"required": [field], "properties": {field: {"type": "number"}}}
+            for field in SAMPLING_FIELDS
+        ]
         several["anyOf"] = sampling
-    return {"if": {"required": ["n"], "properties": {"n": {"type": "integer", "minimum": 2}}}, "then": several}
+    return {
+        "if": {"required": ["n"], "properties": {"n": {"type": "integer", "minimum": 2}}},
+        "then": several,
+    }
 
 
-def _operation(summary: str, content: dict[str, Any], failures: dict[str, str] = FAILURES) -> dict[str, Any]:
+def _operation(
+    summary: str, content: dict[str, Any], failures: dict[str, str] = FAILURES
+) -> dict[str, Any]:
     responses = {"200": {"description": "success", "content": content}}
     return {"summary": summary, "responses": responses | _failures(failures)}
 
 
 def _failures(failures: dict[str, str]) -> dict[str, Any]:
-    return {status: {"description": text, "content": _json(ErrorReply)} for status, text in failures.items()}
+    return {
+        status: {"description": text, "content": _json(ErrorReply)}
+        for status, text in failures.items()
+    }
 
 
 def _reads(body: type, operation: dict[str, Any]) -> dict[str, Any]:

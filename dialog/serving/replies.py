@@ -1,4 +1,6 @@
-"""Objects that the service returns, in OpenAI's format where it has one: completions, chunks of a stream, errors."""
+"""Objects that the service returns, in OpenAI's format where it has one: completions, chunks of a
+stream, errors.
+"""
 
 from __future__ import annotations
 
@@ -173,13 +175,17 @@ class RequestError(Exception):
         code: Code of OpenAI's for errors that clients handle.
     """
 
-    def __init__(self, status: int, message: str, *, field: str | None = None, code: str | None = None) -> None:
+    def __init__(
+        self, status: int, message: str, *, field: str | None = None, code: str | None = None
+    ) -> None:
         super().__init__(message)
         self.status = status
         kind: ErrorType = "rate_limit_error" if status == 429 else "invalid_request_error"
         if status >= 500:
             kind = "server_error"
-        self.content: ErrorReply = {"error": {"message": message, "type": kind, "param": field, "code": code}}
+        self.content: ErrorReply = {
+            "error": {"message": message, "type": kind, "param": field, "code": code}
+        }
 
     def response(self) -> Response:
         """Return the error as a response."""
@@ -187,12 +193,16 @@ class RequestError(Exception):
         return json_response(self.content, self.status, headers)
 
 
-def json_response(content: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def json_response(
+    content: object, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
     """Return JSON with null for numbers that are not finite."""
     return Response(to_json(content), status, headers, media_type="application/json")
 
 
-def completion(identity: Identity, candidates: Sequence[Candidate], source_tokens: int) -> Completion:
+def completion(
+    identity: Identity, candidates: Sequence[Candidate], source_tokens: int
+) -> Completion:
     """Return candidates as the choices of a chat completion."""
     choices: list[Choice] = [
         {
@@ -203,7 +213,12 @@ def completion(identity: Identity, candidates: Sequence[Candidate], source_token
         }
         for number, candidate in enumerate(candidates)
     ]
-    return {**identity, "object": "chat.completion", "choices": choices, "usage": usage(candidates, source_tokens)}
+    return {
+        **identity,
+        "object": "chat.completion",
+        "choices": choices,
+        "usage": usage(candidates, source_tokens),
+    }
 
 
 def chunk(identity: Identity, delta: Delta, finish: FinishReason | None = None) -> Chunk:
@@ -212,9 +227,16 @@ def chunk(identity: Identity, delta: Delta, finish: FinishReason | None = None) 
     return {**identity, "object": "chat.completion.chunk", "choices": [choice]}
 
 
-def usage_chunk(identity: Identity, candidates: Sequence[Candidate], source_tokens: int) -> UsageChunk:
+def usage_chunk(
+    identity: Identity, candidates: Sequence[Candidate], source_tokens: int
+) -> UsageChunk:
     """Return the last piece of a stream with ``include_usage``."""
-    return {**identity, "object": "chat.completion.chunk", "choices": [], "usage": usage(candidates, source_tokens)}
+    return {
+        **identity,
+        "object": "chat.completion.chunk",
+        "choices": [],
+        "usage": usage(candidates, source_tokens),
+    }
 
 
 def usage(candidates: Sequence[Candidate], source_tokens: int) -> Usage:

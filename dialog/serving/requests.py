@@ -23,7 +23,9 @@ from dialog.config.schema import GenerationConfig
 from dialog.generation.chosen_search import has_candidates, with_candidates
 from dialog.serving.replies import RequestError
 
-MOST_TURNS, MOST_RESPONSES, MOST_RESPONSE_CHARACTERS = 200, 8, 4096
+MOST_TURNS = 200
+MOST_RESPONSES = 8
+MOST_RESPONSE_CHARACTERS = 4096
 EMPTY: Sequence[object] = (None, False, 0, "", [], {})
 SAMPLING_FIELDS = ("temperature", "top_k", "top_p", "min_p", "typical_p")
 CONSTRAINT_FIELDS = ("repetition_penalty", "frequency_penalty")
@@ -76,7 +78,9 @@ class Message(KnownFields):
     """A turn of the user or an earlier response of the model."""
 
     role: Literal["user", "assistant"]
-    content: Annotated[list[TextPart], BeforeValidator(parts_of, json_schema_input_type=str | list[TextPart])]
+    content: Annotated[
+        list[TextPart], BeforeValidator(parts_of, json_schema_input_type=str | list[TextPart])
+    ]
     annotations: Ignored = None
     name: Ignored = None
     audio: Unsupported = None
@@ -116,12 +120,15 @@ class TextFormat(KnownFields):
 
 
 class ChatRequest(KnownFields):
-    """Body of ``POST /v1/chat/completions``: OpenAI's fields, and settings of the search by their names here.
+    """Body of ``POST /v1/chat/completions``: OpenAI's fields, and settings of the search by their
+    names here.
 
     A field that would change the response, but not here, is an error.
     """
 
-    messages: Annotated[list[Message], Field(min_length=1, max_length=MOST_TURNS), AfterValidator(check_roles)]
+    messages: Annotated[
+        list[Message], Field(min_length=1, max_length=MOST_TURNS), AfterValidator(check_roles)
+    ]
     model: str | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
@@ -187,16 +194,18 @@ class AttentionRequest(KnownFields):
 def selected_search(generation: GenerationConfig, request: ChatRequest) -> Component:
     """Return the search of a request with all constraints, as `Responder.respond` takes it.
 
-    That is the run's search, except that ``temperature`` 0 selects greedy search, and another ``temperature`` or a
-    truncation of `SAMPLING_FIELDS` selects sampling. ``max_tokens`` lowers the run's largest length and never raises
-    it.
+    That is the run's search, except that ``temperature`` 0 selects greedy search, and another
+    ``temperature`` or a truncation of `SAMPLING_FIELDS` selects sampling. ``max_tokens`` lowers the
+    run's largest length and never raises it.
 
     Raises:
         RequestError: a search that returns fewer than ``n`` responses.
     """
     section = asdict(generation)
     search = _search(section.pop("search"), request)
-    limits = [limit for limit in (request.max_tokens, request.max_completion_tokens) if limit is not None]
+    limits = [
+        limit for limit in (request.max_tokens, request.max_completion_tokens) if limit is not None
+    ]
     section["max_length"] = min([section["max_length"], *limits])
     section["min_length"] = min(section["min_length"], section["max_length"])
     return {**search, **section, **set_fields(request, CONSTRAINT_FIELDS)}
@@ -211,7 +220,10 @@ def _search(search: Component, request: ChatRequest) -> Component:
     if request.n is None or request.n == 1:
         return search
     if not has_candidates(search):
-        message = f"n: {search['name']} search returns one response; set temperature above 0 to draw several"
+        message = (
+            f"n: {search['name']} search returns one response; set temperature above 0 to draw"
+            " several"
+        )
         raise RequestError(400, message, field="n")
     return with_candidates(search, request.n)
 

@@ -24,19 +24,24 @@ from dialog.serving.gatekeeper import SURPLUS
 TOKEN = "DIALOG_TOKEN"
 """Environment variable with the key of the service."""
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
-REQUEST_SECONDS, READ_SECONDS, IDLE_SECONDS, DRAIN_SECONDS = 10, 30, 5, 10
-"""Time for a complete request, for a client that does not read, for the next request where connections are scarce, and
-for responses in progress at the end."""
+REQUEST_SECONDS = 10
+READ_SECONDS = 30
+IDLE_SECONDS = 5
+DRAIN_SECONDS = 10
+"""Time for a complete request, for a client that does not read, for the next request where
+connections are scarce, and for responses in progress at the end.
+"""
 MOST_CONNECTIONS = 512
 
 
 class TimedProtocol(H11Protocol):
     """HTTP protocol that closes a connection whose client sends or reads too slowly.
 
-    Beyond `MOST_CONNECTIONS`, a new connection replaces the one that has waited longest for its next request. If none
-    has waited for `IDLE_SECONDS`, it is a surplus one (see `SURPLUS`).
+    Beyond `MOST_CONNECTIONS`, a new connection replaces the one that has waited longest for its
+    next request. If none has waited for `IDLE_SECONDS`, it is a surplus one (see `SURPLUS`).
 
-    uvicorn itself waits for ever for the first request, for the rest of a request, and for a client that does not read.
+    uvicorn itself waits for ever for the first request, for the rest of a request, and for a client
+    that does not read.
     """
 
     _timer: asyncio.TimerHandle | None = None
@@ -73,7 +78,9 @@ class TimedProtocol(H11Protocol):
         self._stop_timer()
 
     def _replaces_another(self) -> bool:
-        """Close the connection that has waited longest for its next request; return False if none waits for long."""
+        """Close the connection that has waited longest for its next request; return False if none
+        waits for long.
+        """
         latest = self.loop.time() + self.timeout_keep_alive - IDLE_SECONDS
         waiting = [
             (timer.when(), connection)
@@ -119,7 +126,9 @@ def listening_socket(host: str, port: int) -> socket.socket:
         reason = os.strerror(error.errno or 0) if error.errno in errorcode else error.strerror
         raise UserError(f"{host}:{port}: {reason}; choose another --host or --port") from error
     except UnicodeError as error:
-        raise UserError(f"{host}:{port}: not the name of a host; choose another --host or --port") from error
+        raise UserError(
+            f"{host}:{port}: not the name of a host; choose another --host or --port"
+        ) from error
 
 
 def uvicorn_config(service: Service, keep_alive: int) -> uvicorn.Config:
@@ -145,19 +154,28 @@ def serve(run: Run, host: str, port: int, token: str, *, keep_alive: int) -> Non
     A connection that waits `keep_alive` seconds for its next request is closed.
 
     Raises:
-        UserError: other machines could reach the service without a key, an invalid key, or the port cannot be used.
+        UserError: other machines could reach the service without a key, an invalid key, or the port
+            cannot be used.
     """
     token = token.strip()
     if not token.isascii():
         raise UserError(f"{TOKEN}: use ASCII characters only")
     if not is_local(host) and not token:
-        raise UserError(f"--host {host}: other machines can reach it; set {TOKEN} to a key that requests must send")
+        raise UserError(
+            f"--host {host}: other machines can reach it; set {TOKEN} to a key that requests must"
+            " send"
+        )
     with listening_socket(host, port) as listener:
         names = () if token else tuple(dict.fromkeys((*LOCAL_NAMES, host)))
         service = Service(run, token=token, hosts=names)
         shown = f"[{host}]" if ":" in host else host
-        click.echo(one_line(f"http://{shown}:{listener.getsockname()[1]} serves {run.name}; Ctrl-C ends it"))
-        gc.freeze()  # a full collection of the libraries' objects would hold Python's lock for most of a second
+        click.echo(
+            one_line(
+                f"http://{shown}:{listener.getsockname()[1]} serves {run.name}; Ctrl-C ends it"
+            )
+        )
+        # a full collection of the libraries' objects would hold Python's lock for most of a second
+        gc.freeze()
         try:
             uvicorn.Server(uvicorn_config(service, keep_alive)).run(sockets=[listener])
         finally:

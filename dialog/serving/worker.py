@@ -1,4 +1,6 @@
-"""One thread that generates responses and attention maps; contexts that wait for the same search share a batch."""
+"""One thread that generates responses and attention maps; contexts that wait for the same search
+share a batch.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,15 @@ from dialog.runs.run import Run
 from dialog.serving.replies import RequestError
 
 log = logging.getLogger("dialog")
-MOST_WAITING, MOST_ROWS = 64, 32
+MOST_WAITING = 64
+MOST_ROWS = 32
 """Waiting jobs, and contexts of a batch."""
 
 
 class Answer(NamedTuple):
-    """Candidates, none where the scores of the model are not numbers, and the number of tokens that the model read."""
+    """Candidates, none where the scores of the model are not numbers, and the number of tokens that
+    the model read.
+    """
 
     candidates: list[Candidate]
     source_tokens: int
@@ -34,7 +39,8 @@ class Answer(NamedTuple):
 class Generation:
     """A context that waits for its candidates.
 
-    ``name`` is the id of the draws, see `Responder.respond`. ``emit`` receives the pieces of a streamed response.
+    ``name`` is the id of the draws, see `Responder.respond`. ``emit`` receives the pieces of a
+    streamed response.
     """
 
     context: Sequence[str]
@@ -55,8 +61,8 @@ class Call:
 class Worker:
     """Runs jobs one batch at a time, in the order of their arrival.
 
-    A job whose future is cancelled leaves the queue; a generation also ends before its next token, unless others in its
-    batch continue.
+    A job whose future is cancelled leaves the queue; a generation also ends before its next token,
+    unless others in its batch continue.
 
     Args:
         run: The trained model.
@@ -76,7 +82,9 @@ class Worker:
     def check_room(self) -> None:
         """Raise RequestError if `MOST_WAITING` jobs wait already."""
         if self.waiting >= MOST_WAITING:
-            raise RequestError(429, "too many requests wait; try again later", code="rate_limit_exceeded")
+            raise RequestError(
+                429, "too many requests wait; try again later", code="rate_limit_exceeded"
+            )
 
     def submit(self, job: Generation | Call) -> None:
         """Add a job; its future receives the result.
@@ -129,14 +137,16 @@ class Worker:
 
         responder = self.run.responder
         pairs = responder.encode_batch([responder.example(job.context) for job in batch])
-        answers = responder.generate(collate(pairs).source, first.search, watch, ids=[job.name for job in batch])
+        answers = responder.generate(
+            collate(pairs).source, first.search, watch, ids=[job.name for job in batch]
+        )
         for job, (source, _), candidates in zip(batch, pairs, answers, strict=True):
             if stream is not None and candidates:
                 stream.advance(candidates[0].text)
             complete(job, Answer(candidates, len(source)))
 
 
-def complete(job: Generation | Call, result: Any) -> None:  # noqa: ANN401 - of any job
+def complete(job: Generation | Call, result: Any) -> None:
     """Set the result of a job unless it is cancelled."""
     with suppress(InvalidStateError):
         job.future.set_result(result)

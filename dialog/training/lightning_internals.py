@@ -1,4 +1,5 @@
-"""Every private name of Lightning (2.6) that the package uses: the reason, and the public hook that could replace it.
+"""Every private name of Lightning (2.6) that the package uses: the reason, and the public hook that
+could replace it.
 
 Only this file breaks when a new version of Lightning renames one of them.
 """
@@ -29,15 +30,17 @@ DataFetcher = _DataFetcher
 
 
 def has_trainer(module: LightningModule) -> bool:
-    """Return whether a Trainer runs the module; public hook: ``module.trainer`` raises RuntimeError without one."""
+    """Return whether a Trainer runs the module; public hook: ``module.trainer`` raises RuntimeError
+    without one.
+    """
     return module._trainer is not None
 
 
 def is_logging_step(trainer: Trainer) -> bool:
     """Return whether Lightning writes metrics after this step, as decided by ``log_every_n_steps``.
 
-    A value that is read from the device only then costs no synchronisation at the other steps. Public hook: none;
-    ``trainer.global_step`` counts otherwise under accumulation.
+    A value that is read from the device only then costs no synchronisation at the other steps.
+    Public hook: none; ``trainer.global_step`` counts otherwise under accumulation.
     """
     return trainer._logger_connector.should_update_logs
 
@@ -68,7 +71,9 @@ class EpochLoop(_TrainingEpochLoop):
 
 
 class EpochsLoop(_FitLoop):
-    """Lightning's loop over epochs, in place of a trainer's own; public hook: ``trainer.fit_loop`` can be set."""
+    """Lightning's loop over epochs, in place of a trainer's own; public hook: ``trainer.fit_loop``
+    can be set.
+    """
 
     def restore_loader_states(self) -> None:
         """Load the data loaders' states from the checkpoint, unless that is done."""
@@ -91,7 +96,9 @@ class EpochsLoop(_FitLoop):
 
 @contextmanager
 def finder_bar(bar: Callable[..., object]) -> Iterator[None]:
-    """Replace the progress bar of the learning-rate finder, which is drawn into pipes too; public hook: none."""
+    """Replace the progress bar of the learning-rate finder, which is drawn into pipes too; public
+    hook: none.
+    """
     module: Any = lr_finder
     original = module.tqdm
     module.tqdm = bar
@@ -105,9 +112,11 @@ def finder_bar(bar: Callable[..., object]) -> Iterator[None]:
 
 
 class FixedDataParallelStrategy(ModelParallelStrategy):
-    """ModelParallelStrategy that shards over all processes; ``data_parallel_size="auto"`` shards over nodes only.
+    """ModelParallelStrategy that shards over all processes; ``data_parallel_size="auto"`` shards
+    over nodes only.
 
-    Public hook: ``data_parallel_size=N`` of the constructor, where N is not known before the processes have met.
+    Public hook: ``data_parallel_size=N`` of the constructor, where N is not known before the
+        processes have met.
     """
 
     def _setup_distributed(self) -> None:
@@ -128,16 +137,24 @@ class ScriptLauncher(_SubprocessScriptLauncher):
 
 
 def replace_launcher(trainer: Trainer, launcher: type[ScriptLauncher]) -> None:
-    """Replace the launcher of a trainer that starts processes itself; public hook: a Strategy subclass for each."""
+    """Replace the launcher of a trainer that starts processes itself; public hook: a Strategy
+    subclass for each.
+    """
     old = trainer.strategy.launcher
     if isinstance(old, _SubprocessScriptLauncher):
-        trainer.strategy._launcher = launcher(old.cluster_environment, old.num_processes, old.num_nodes)
+        trainer.strategy._launcher = launcher(
+            old.cluster_environment, old.num_processes, old.num_nodes
+        )
 
 
 class SignalConnector(_SignalConnector):
-    """Signal handlers of a trainer, in place during a fit; public hook: none, callbacks come after the handlers."""
+    """Signal handlers of a trainer, in place during a fit; public hook: none, callbacks come after
+    the handlers.
+    """
 
-    def listen(self, numbers: Iterable[int], handler: Callable[[int, FrameType | None], None]) -> None:
+    def listen(
+        self, numbers: Iterable[int], handler: Callable[[int, FrameType | None], None]
+    ) -> None:
         """Set the handler for signals; the trainer restores the old ones at its end."""
         self._original_handlers = {number: signal.getsignal(number) for number in numbers}
         for number in self._original_handlers:
@@ -145,7 +162,9 @@ class SignalConnector(_SignalConnector):
 
 
 def listen_for_signals(trainer: Trainer) -> None:
-    """Install a trainer's signal handlers before its fit does; public hook: none, the Tuner trains before that."""
+    """Install a trainer's signal handlers before its fit does; public hook: none, the Tuner trains
+    before that.
+    """
     trainer._signal_connector.register_signal_handlers()
 
 

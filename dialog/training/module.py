@@ -1,4 +1,6 @@
-"""The LightningModule: network, training step and optimizer as Lightning hooks, for any ``lightning.Trainer``."""
+"""The LightningModule: network, training step and optimizer as Lightning hooks, for any
+``lightning.Trainer``.
+"""
 
 from __future__ import annotations
 
@@ -47,23 +49,29 @@ class Prediction(NamedTuple):
 class DialogModule(LightningModule):
     """Train a :class:`Seq2Seq` on batches of dialogue examples; `TrainingStep` computes the step.
 
-    The objective of an optimizer step is a sum over all its micro-batches and ranks, divided by the number of their
-    response tokens, </s> included: the recipe's loss, plus the head's coverage loss, plus each auxiliary objective
-    times its weight. So a token of an auxiliary objective counts as much as ``weight`` response tokens.
+    The objective of an optimizer step is a sum over all its micro-batches and ranks, divided by the
+    number of their response tokens, </s> included: the recipe's loss, plus the head's coverage
+    loss, plus each auxiliary objective times its weight. So a token of an auxiliary objective
+    counts as much as ``weight`` response tokens.
 
-    Logged in training, over the whole optimizer step: ``train/objective``; ``train/loss``, -log p per response token;
-    for each auxiliary objective, -log p per token of that objective. In validation and test, over the whole split for
-    any batching and any number of processes: the `likelihood_metrics`, without bits per byte if a batch has no bytes.
+    Logged in training, over the whole optimizer step: ``train/objective``; ``train/loss``, -log p
+    per response token; for each auxiliary objective, -log p per token of that objective. In
+    validation and test, over the whole split for any batching and any number of processes: the
+    `likelihood_metrics`, without bits per byte if a batch has no bytes.
 
     Args:
         model: The network.
         padding: The padding token.
-        optimizer: With its schedule inside: ``{name: adamw, lr: ..., schedule: {name: inverse_sqrt}}``.
+        optimizer: With its schedule inside:
+            ``{name: adamw, lr: ..., schedule: {name: inverse_sqrt}}``.
         loss: The loss over real target tokens.
-        teacher_forcing: Schedule of the ratio of gold tokens; with ``sampled: true`` predictions are samples.
-        objectives: Auxiliary objectives, each with ``weight`` and ``schedule``; they are fed gold tokens only.
+        teacher_forcing: Schedule of the ratio of gold tokens; with ``sampled: true`` predictions
+            are samples.
+        objectives: Auxiliary objectives, each with ``weight`` and ``schedule``; they are fed gold
+            tokens only.
         search: The search of `predict_step`, with its length limits.
-        tokenizer: The run's tokenizer, for objectives that read text and for the text of predictions.
+        tokenizer: The run's tokenizer, for objectives that read text and for the text of
+            predictions.
     """
 
     def __init__(
@@ -91,7 +99,9 @@ class DialogModule(LightningModule):
         }
         components = {key: plain(value, key) for key, value in components.items()}
         network = model.arguments if type(model) is Seq2Seq else None
-        self.save_hyperparameters(without_trust({"model": network, "padding": padding, **components}), logger=False)
+        self.save_hyperparameters(
+            without_trust({"model": network, "padding": padding, **components}), logger=False
+        )
         self.optimizer_component = components.pop("optimizer")
         self.search = components.pop("search")
         self.step = build_step(padding=padding, tokenizer=tokenizer, **components)
@@ -113,20 +123,32 @@ class DialogModule(LightningModule):
             shard(self, self.device_mesh)
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
-        """Build optimizer and schedule; the schedule advances every optimizer step (plateau: every validation)."""
+        """Build optimizer and schedule; the schedule advances every optimizer step (plateau: every
+        validation).
+        """
         arguments = dict(self.optimizer_component)
         schedule = arguments.pop("schedule", {"name": "constant"})
         optimizer = build(OPTIMIZERS, arguments, params=decay_groups(self.model.named_parameters()))
         steps = (lambda: self.trainer.estimated_stepping_batches) if has_trainer(self) else None
         scheduler: Any = build(SCHEDULES, schedule, optimizer=optimizer, training_steps=steps)
-        if isinstance(scheduler, ReduceLROnPlateau):  # stepped by `_step_plateau`: Lightning would do so once an epoch
-            plateau: Any = {"scheduler": scheduler, "monitor": "validation/loss", "frequency": sys.maxsize}
+        # stepped by `_step_plateau`: Lightning would do so once an epoch
+        if isinstance(scheduler, ReduceLROnPlateau):
+            plateau: Any = {
+                "scheduler": scheduler,
+                "monitor": "validation/loss",
+                "frequency": sys.maxsize,
+            }
             return {"optimizer": optimizer, "lr_scheduler": plateau}
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
+        }
 
     def forward(self, batch: Batch) -> Tensor:
         """Logits [B, T, V] under teacher forcing."""
-        logits: Tensor = self.model(batch.source, batch.source != self.padding, batch.target[:, :-1])
+        logits: Tensor = self.model(
+            batch.source, batch.source != self.padding, batch.target[:, :-1]
+        )
         return logits
 
     def on_train_start(self) -> None:
@@ -146,21 +168,27 @@ class DialogModule(LightningModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Scale the gradient to that of the whole step (see `StepSums`), clip it, check it, and log the step.
+        """Scale the gradient to that of the whole step (see `StepSums`), clip it, check it, and log
+        the step.
 
-        The logged norm is that before clipping, by norm or by value. This includes a fused optimizer under mixed
-        precision.
+        The logged norm is that before clipping, by norm or by value. This includes a fused
+        optimizer under mixed precision.
         """
         scaler = getattr(self.trainer.precision_plugin, "scaler", None)
         if scaler is not None and getattr(optimizer, "_step_supports_amp_scaling", False):
-            scaler.unscale_(optimizer)  # Lightning leaves this to the fused step, which runs after clipping
+            # Lightning leaves this to the fused step, which runs after clipping
+            scaler.unscale_(optimizer)
         micro_batches = self.trainer.accumulate_grad_batches
         means, factor = self.step_sums.finish(micro_batches)
         self.step_sums = StepSums()
         if micro_batches > 1:
             scale_gradients(self.model.parameters(), factor)
-        parameters = [parameter for parameter in self.model.parameters() if parameter.grad is not None]
-        norm = nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
+        parameters = [
+            parameter for parameter in self.model.parameters() if parameter.grad is not None
+        ]
+        norm = nn.utils.get_total_norm(
+            [parameter.grad for parameter in parameters if parameter.grad is not None]
+        )
         if gradient_clip_val and gradient_clip_algorithm == "value":
             nn.utils.clip_grad_value_(parameters, gradient_clip_val)
         elif gradient_clip_val:
@@ -186,7 +214,8 @@ class DialogModule(LightningModule):
         """Log the split's loss, perplexity, bits per byte and token accuracy.
 
         Raises:
-            DivergedError: in training, the loss is not finite; it must not be compared with the best.
+            DivergedError: in training, the loss is not finite; it must not be compared with the
+                best.
         """
         self._step_plateau(self._log_split("validation"))
 
@@ -214,11 +243,14 @@ class DialogModule(LightningModule):
         """Return a response to each source of a batch.
 
         Raises:
-            UserError: the module has no tokenizer to decode text with, or the scores of the model are not numbers.
+            UserError: the module has no tokenizer to decode text with, or the scores of the model
+                are not numbers.
         """
         check_batch(batch, self.padding, first=batch_index == 0)
         responder = self._build_responder() if self._responder is None else self._responder
-        responses = responder.generate(batch.source, self.search, ids=list(map(str, batch.rows.tolist())))
+        responses = responder.generate(
+            batch.source, self.search, ids=list(map(str, batch.rows.tolist()))
+        )
         check_answered(responses, "predict")
         return [
             Prediction(row, best.text, best.score, best.tokens)
@@ -227,14 +259,19 @@ class DialogModule(LightningModule):
 
     def _build_responder(self) -> Responder:
         if self.tokenizer is None:
-            raise UserError("predict: the module has no tokenizer; pass DialogModule(..., tokenizer=...)")
-        return Responder(self.model, self.tokenizer, sys.maxsize, GenerationConfig())  # sources are truncated already
+            raise UserError(
+                "predict: the module has no tokenizer; pass DialogModule(..., tokenizer=...)"
+            )
+        # sources are truncated already
+        return Responder(self.model, self.tokenizer, sys.maxsize, GenerationConfig())
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Save the target tokens of all ranks, the tokenizer and the names of frozen parameters."""
         checkpoint["target_tokens"] = self._all_target_tokens()
         checkpoint["tokenizer"] = self.tokenizer.json if self.tokenizer is not None else None
-        checkpoint["frozen"] = [name for name, value in self.named_parameters() if not value.requires_grad]
+        checkpoint["frozen"] = [
+            name for name, value in self.named_parameters() if not value.requires_grad
+        ]
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restore the target tokens of all ranks in the first one."""
@@ -244,13 +281,13 @@ class DialogModule(LightningModule):
     def load_from_checkpoint(  # type: ignore[override]  # a path, not an open file
         cls,
         checkpoint_path: str | Path,
-        map_location: Any = "cpu",  # noqa: ANN401 - torch's type
+        map_location: Any = "cpu",
         hparams_file: None = None,
         strict: bool | None = None,
         weights_only: bool | None = True,
         *,
         trust: bool | Trust = False,
-        **arguments: Any,  # noqa: ANN401 - the constructor's arguments
+        **arguments: Any,
     ) -> Self:
         """Load network, hyperparameters and tokenizer from a checkpoint alone, of any Trainer.
 
@@ -264,12 +301,20 @@ class DialogModule(LightningModule):
             arguments: Arguments of the constructor that replace those of the checkpoint.
 
         Raises:
-            UserError: a damaged checkpoint, one without hyperparameters, or one that imports parts without ``trust``.
+            UserError: a damaged checkpoint, one without hyperparameters, or one that imports parts
+                without ``trust``.
         """
         if hparams_file is not None:
-            raise UserError("hparams_file is not supported; pass arguments of DialogModule, such as optimizer=...")
+            raise UserError(
+                "hparams_file is not supported; pass arguments of DialogModule, such as"
+                " optimizer=..."
+            )
         checkpoint = SafeCheckpointIO().load_checkpoint(checkpoint_path, map_location)
-        module = cls(**constructor_arguments(checkpoint, arguments, str(checkpoint_path), trust=trust_of(trust)))
+        module = cls(
+            **constructor_arguments(
+                checkpoint, arguments, str(checkpoint_path), trust=trust_of(trust)
+            )
+        )
         load_weights(module, module.model, checkpoint, strict=strict is not False)
         module.on_load_checkpoint(checkpoint)
         return module
@@ -278,16 +323,23 @@ class DialogModule(LightningModule):
         """Add a batch to the metrics of the split."""
         check_batch(batch, self.padding, first=batch_index == 0)
         nll, correct = self.step.validate(self.model, batch)
-        size = batch.target_bytes or math.nan  # one batch without bytes leaves those of the split unknown
+        # one batch without bytes leaves those of the split unknown
+        size = batch.target_bytes or math.nan
         counts = {"tokens": batch.target_tokens, "bytes": size}
-        self.split_metrics.update(nll=nll, correct=correct, unknown_bytes=batch.target_unknown_bytes, **counts)
+        self.split_metrics.update(
+            nll=nll, correct=correct, unknown_bytes=batch.target_unknown_bytes, **counts
+        )
 
     def _log_split(self, split: str) -> float:
-        """Log the metrics of a split, without bits per byte if its bytes are unknown; return its loss."""
+        """Log the metrics of a split, without bits per byte if its bytes are unknown; return its
+        loss.
+        """
         values = {name: float(value) for name, value in self.split_metrics.compute().items()}
         loss = values["loss"]
         if self.trainer.state.fn == "fit" and not math.isfinite(loss):
-            raise DivergedError(f"step {self.global_step}: the validation loss is {loss}; lower optimizer.lr")
+            raise DivergedError(
+                f"step {self.global_step}: the validation loss is {loss}; lower optimizer.lr"
+            )
         if math.isnan(values["bits_per_byte"]) and not math.isnan(loss):
             del values["bits_per_byte"]
         for name, value in values.items():
@@ -303,11 +355,15 @@ class DialogModule(LightningModule):
         for name, value in means.items():
             self.log(f"train/{name}", value, prog_bar=name in ("loss", "objective"), batch_size=1)
         if not self.step.forced:
-            self.log("train/teacher_forcing", _on_host(self.step.ratio(self.global_step)), batch_size=1)
+            self.log(
+                "train/teacher_forcing", _on_host(self.step.ratio(self.global_step)), batch_size=1
+            )
         self.log("train/learning_rate", _on_host(lr), batch_size=1)
 
     def _step_plateau(self, loss: float) -> None:
-        """Step a plateau schedule at each validation of a training, of which an epoch may have several."""
+        """Step a plateau schedule at each validation of a training, of which an epoch may have
+        several.
+        """
         scheduler = self.lr_schedulers()
         if (
             isinstance(scheduler, ReduceLROnPlateau)

@@ -36,7 +36,8 @@ class RealPositions(NamedTuple):
 
     passes: tuple[Decoded, ...]  # [N, ..] each: one, or two for a loss that needs a second pass
     targets: Tensor  # [N]
-    previous: Tensor | None  # [N, T], the target tokens before each, then padding; only for a loss that needs them
+    # [N, T], the target tokens before each, then padding; only for a loss that needs them
+    previous: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,16 @@ class TrainingStep:
     padding: int
 
     def __call__(self, model: Seq2Seq, batch: Batch, step: int) -> tuple[Tensor, Terms]:
-        """Return the sum over target tokens that step number ``step`` minimises, and the sums to be logged."""
+        """Return the sum over target tokens that step number ``step`` minimises, and the sums to be
+        logged.
+        """
         count = 2 if "second_pass" in needs_of(self.loss) else 1
         tokens = batch.target_tokens
-        ratio, shape = self.ratio(step), batch.turn_shape
-        passes = [self._decode(model, batch.source, batch.target, ratio, shape) for _ in range(count)]
+        ratio = self.ratio(step)
+        shape = batch.turn_shape
+        passes = [
+            self._decode(model, batch.source, batch.target, ratio, shape) for _ in range(count)
+        ]
         real = self._select(passes, batch.target, tokens)
         response = loss_sums(model.head, self.loss, real)
         terms: Terms = {"loss": (response.nll, tokens)}
@@ -66,7 +72,9 @@ class TrainingStep:
         coverage_penalty: Tensor | float = 0.0
         if model.head.coverage:
             mask = batch.target[:, 1:] != self.padding  # [B, T]
-            coverage = torch.stack([coverage_loss(decoded.weights, mask) for decoded in passes]).mean()
+            coverage = torch.stack(
+                [coverage_loss(decoded.weights, mask) for decoded in passes]
+            ).mean()
             coverage_penalty = model.head.coverage * coverage
             terms["coverage"] = coverage, tokens
 
@@ -81,7 +89,9 @@ class TrainingStep:
         return response.objective + coverage_penalty + auxiliary, terms
 
     def validate(self, model: Seq2Seq, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the sum of -log p over target tokens, and the number whose token has the highest score."""
+        """Return the sum of -log p over target tokens, and the number whose token has the highest
+        score.
+        """
         decoded = self._decode(model, batch.source, batch.target, turn_shape=batch.turn_shape)
         real = self._select([decoded], batch.target, batch.target_tokens)
         scores = token_scores(model.head, real.passes[0], real.targets)
@@ -99,12 +109,23 @@ class TrainingStep:
         memory, state = model.start(source, source != self.padding, turn_shape=turn_shape)
         return decode(model, target[:, :-1], memory, state, ratio=ratio, sampled=self.sampled)
 
-    def _select(self, passes: Sequence[Decoded], target: Tensor, count: int | None = None) -> RealPositions:
-        """Select the real positions of targets [B, T + 1]; a known ``count`` saves a wait for the device."""
+    def _select(
+        self, passes: Sequence[Decoded], target: Tensor, count: int | None = None
+    ) -> RealPositions:
+        """Select the real positions of targets [B, T + 1]; a known ``count`` saves a wait for the
+        device.
+        """
         targets = target[:, 1:]  # [B, T]
         places = real_positions(targets != self.padding, count)
-        previous = tokens_before(targets, self.padding)[places] if "previous" in needs_of(self.loss) else None  # [N, T]
-        return RealPositions(tuple(decoded[places] for decoded in passes), targets[places], previous)
+        # [N, T]
+        previous = (
+            tokens_before(targets, self.padding)[places]
+            if "previous" in needs_of(self.loss)
+            else None
+        )
+        return RealPositions(
+            tuple(decoded[places] for decoded in passes), targets[places], previous
+        )
 
 
 def build_step(
@@ -140,14 +161,20 @@ def loss_sums(head: Head, loss: Loss, real: RealPositions) -> LossSums:
     width = len(fields(Decoded))
 
     def sums(targets: Tensor, *rest: Tensor) -> Sums:
-        chunk, parts = dict(zip(inputs, rest, strict=False)), rest[len(inputs) :]
-        logits, *second = (head(Decoded(*parts[at : at + width])) for at in range(0, len(parts), width))  # [N, V]
+        chunk = dict(zip(inputs, rest, strict=False))
+        parts = rest[len(inputs) :]
+        # [N, V]
+        logits, *second = (
+            head(Decoded(*parts[at : at + width])) for at in range(0, len(parts), width)
+        )
         if second:
             chunk["second_pass"] = second[0]
         return loss(logits, targets, **chunk)
 
     parts = (part for decoded in real.passes for part in vars(decoded).values())
-    return LossSums(*in_chunks(sums, (real.targets, *inputs.values(), *parts), tuple(head.parameters())))
+    return LossSums(
+        *in_chunks(sums, (real.targets, *inputs.values(), *parts), tuple(head.parameters()))
+    )
 
 
 def tokens_before(targets: Tensor, padding: int) -> Tensor:

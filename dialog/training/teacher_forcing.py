@@ -1,4 +1,5 @@
-"""Teacher forcing with scheduled sampling: how often the decoder is fed gold tokens and how often its own predictions.
+"""Teacher forcing with scheduled sampling: how often the decoder is fed gold tokens and how often
+its own predictions.
 
 Shapes: B rows, T target tokens, N = B T positions, V vocabulary.
 """
@@ -29,7 +30,9 @@ def constant(*, ratio: float = 1.0) -> Schedule:
 
 
 def linear(*, steps: int, start: float = 1.0, end: float = 0.0) -> Schedule:
-    """``start + (end - start) i / steps`` at step i, then end; Bengio et al. 2015, 2.4, with k = start."""
+    """``start + (end - start) i / steps`` at step i, then end; Bengio et al. 2015, 2.4,
+    with k = start.
+    """
     check_fraction("start", start)
     check_fraction("end", end)
     if steps < 1:
@@ -46,7 +49,8 @@ def exponential(*, base: float, end: float = 0.0) -> Schedule:
 
 
 def inverse_sigmoid(*, scale: float, end: float = 0.0) -> Schedule:
-    """``k / (k + exp(i / k))`` at step i with k = scale >= 1, at least end; Bengio et al. 2015, 2.4.
+    """``k / (k + exp(i / k))`` at step i with k = scale >= 1, at least end; Bengio et al. 2015,
+    2.4.
 
     It reaches 1/2 at step k ln k.
     """
@@ -90,14 +94,22 @@ def check_fraction(name: str, value: float) -> None:
 
 
 def decode(
-    model: Seq2Seq, tokens: Tensor, memory: SourceMemory, state: State, *, ratio: float = 1.0, sampled: bool = False
+    model: Seq2Seq,
+    tokens: Tensor,
+    memory: SourceMemory,
+    state: State,
+    *,
+    ratio: float = 1.0,
+    sampled: bool = False,
 ) -> Decoded:
-    """Decode tokens [B, T], feeding each gold token with probability ``ratio``, else the model's prediction for it.
+    """Decode tokens [B, T], feeding each gold token with probability ``ratio``, else the model's
+    prediction for it.
 
-    The prediction is the most probable token, or a sample. The choice is drawn for each token of each row; the first
-    token, which begins a response, is always fed. A recurrent decoder is run token by token (Bengio et al. 2015, 2.4),
-    any other one in two passes: the predictions of the first, which is fed gold tokens only and takes no gradient, are
-    inputs of the second (Mihaylova & Martins 2019, 3). With ratio 1 there is one pass and no random draw.
+    The prediction is the most probable token, or a sample. The choice is drawn for each token of
+    each row; the first token, which begins a response, is always fed. A recurrent decoder is run
+    token by token (Bengio et al. 2015, 2.4), any other one in two passes: the predictions of the
+    first, which is fed gold tokens only and takes no gradient, are inputs of the second (Mihaylova
+    & Martins 2019, 3). With ratio 1 there is one pass and no random draw.
     """
     if ratio >= 1:
         return model.decode(tokens, memory, state)[0]
@@ -105,18 +117,27 @@ def decode(
     if model.decoder.stepwise:
         return _token_by_token(model, tokens, memory, state, gold, sampled=sampled)
     with torch.no_grad():
-        predicted = predictions(model.head, model.decode(tokens, memory, state)[0], sampled=sampled)  # [B, T]
+        # [B, T]
+        predicted = predictions(model.head, model.decode(tokens, memory, state)[0], sampled=sampled)
     shifted = torch.cat([tokens[:, :1], predicted[:, :-1]], 1)  # [B, T], aligned with the inputs
     return model.decode(tokens.where(gold, shifted), memory, state)[0]
 
 
 def _token_by_token(
-    model: Seq2Seq, tokens: Tensor, memory: SourceMemory, state: State, gold: Tensor, *, sampled: bool
+    model: Seq2Seq,
+    tokens: Tensor,
+    memory: SourceMemory,
+    state: State,
+    gold: Tensor,
+    *,
+    sampled: bool,
 ) -> Decoded:
     """Feed the gold token where ``gold`` [B, T] is true, else the prediction of the step before."""
     steps: list[Decoded] = []
-    for token, keep in zip(torch.split(tokens, 1, 1), torch.split(gold, 1, 1), strict=True):  # [B, 1]
-        predicted = predictions(model.head, steps[-1], sampled=sampled) if steps else token  # [B, 1]
+    # [B, 1]
+    for token, keep in zip(torch.split(tokens, 1, 1), torch.split(gold, 1, 1), strict=True):
+        # [B, 1]
+        predicted = predictions(model.head, steps[-1], sampled=sampled) if steps else token
         decoded, state = model.decode(token.where(keep, predicted), memory, state)
         steps.append(decoded)
     columns = zip(*(vars(decoded).values() for decoded in steps), strict=True)
@@ -135,5 +156,7 @@ def predictions(head: Head, decoded: Decoded, *, sampled: bool = False) -> Tenso
 
 
 def gumbel(like: Tensor) -> Tensor:
-    """Gumbel noise: argmax(log p + noise) samples p without the device wait of ``torch.multinomial``."""
+    """Gumbel noise: argmax(log p + noise) samples p without the device wait of
+    ``torch.multinomial``.
+    """
     return -torch.empty_like(like, dtype=torch.float32).exponential_().log()

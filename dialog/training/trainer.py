@@ -13,7 +13,13 @@ from typing import Any
 
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer, seed_everything
+from lightning.pytorch import (
+    Callback,
+    LightningDataModule,
+    LightningModule,
+    Trainer,
+    seed_everything,
+)
 from lightning.pytorch.loggers import Logger
 
 from dialog.errors import UserError
@@ -54,9 +60,9 @@ def build_trainer(
 ) -> Trainer:
     """Build the Trainer of a run folder; ``settings`` are Lightning's own arguments.
 
-    ``checkpoints/best.ckpt`` has the best value of the monitored metric, ``checkpoints/last.ckpt`` the newest state:
-    after each validation, one of them at the last step, and every n steps if set. ``on_best`` is called on rank 0 with
-    the content of each new best.ckpt.
+    ``checkpoints/best.ckpt`` has the best value of the monitored metric, ``checkpoints/last.ckpt``
+    the newest state: after each validation, one of them at the last step, and every n steps if set.
+    ``on_best`` is called on rank 0 with the content of each new best.ckpt.
 
     Raises:
         UserError: Lightning rejects the settings.
@@ -73,7 +79,9 @@ def build_trainer(
     if precision is not None:
         del arguments["precision"]
     ends = [*(arguments[key] for key in ("max_epochs", "max_steps", "max_time")), patience]
-    checkpoints = BestAndLast(folder / "checkpoints", monitor=monitor, every_n_steps=every_n_steps, ends=ends)
+    checkpoints = BestAndLast(
+        folder / "checkpoints", monitor=monitor, every_n_steps=every_n_steps, ends=ends
+    )
     own: list[Callback] = [
         Reseed(seed),
         Throughput(),
@@ -85,7 +93,11 @@ def build_trainer(
         checkpoints,
     ]
     if patience is not None:
-        own.append(Patience(monitor.name, mode=monitor.mode, patience=patience, check_on_train_epoch_end=False))
+        own.append(
+            Patience(
+                monitor.name, mode=monitor.mode, patience=patience, check_on_train_epoch_end=False
+            )
+        )
     if progress:
         own.append(Progress())
     own.append(HeartbeatCallback())
@@ -124,7 +136,8 @@ def fit(
     *,
     advice: str | None = None,
 ) -> None:
-    """Train, from a checkpoint if one is passed; `advice` tells what to do after a signal, by default how to resume.
+    """Train, from a checkpoint if one is passed; `advice` tells what to do after a signal, by
+    default how to resume.
 
     Raises:
         UserError: the settings do not fit the number of batches.
@@ -150,14 +163,18 @@ def fit(
 
 
 def exit_of(trainer: Trainer, stopped: Stopped, advice: str | None) -> BaseException:
-    """Return the exception that ends a process stopped by a signal; the first process prints the advice.
+    """Return the exception that ends a process stopped by a signal; the first process prints the
+    advice.
 
     A process that Lightning started exits with 0: on other codes Lightning kills the first process.
     """
     if not trainer.is_global_zero:
         started_here = isinstance(trainer.strategy.cluster_environment, LightningEnvironment)  # type: ignore[attr-defined]
         return SystemExit(0 if started_here else stopped.code)
-    resume = f"resume at step {_checkpoints(trainer).step}: dialog-seq2seq train --resume {trainer.default_root_dir}"
+    resume = (
+        f"resume at step {_checkpoints(trainer).step}: dialog-seq2seq train --resume"
+        f" {trainer.default_root_dir}"
+    )
     message = f"stopped by {stopped}; {advice or resume}"
     if stopped.number == signal.SIGINT:
         return KeyboardInterrupt(message)
@@ -183,12 +200,20 @@ def seed(number: int) -> None:
 
 def quiet() -> None:
     """Silence messages of Lightning and torch that need no action."""
-    warnings.filterwarnings("ignore", message=r".*sync_dist=True")  # torchmetrics has already summed
-    warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\)")  # inside Lightning 2.6
-    warnings.filterwarnings("ignore", message="The number of training batches")  # steps are logged across epochs
-    warnings.filterwarnings("ignore", message="You requested to overfit")  # the loader repeats its batches itself
-    warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view")  # it is not written to
-    warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")  # same
+    # torchmetrics has already summed
+    warnings.filterwarnings("ignore", message=r".*sync_dist=True")
+    # inside Lightning 2.6
+    warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\)")
+    # steps are logged across epochs
+    warnings.filterwarnings("ignore", message="The number of training batches")
+    # the loader repeats its batches itself
+    warnings.filterwarnings("ignore", message="You requested to overfit")
+    # it is not written to
+    warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view")
+    # same
+    warnings.filterwarnings(
+        "ignore", message="RNN module weights are not part of single contiguous chunk"
+    )
     names = ("lightning.pytorch.utilities.rank_zero", "lightning.fabric.utilities.seed")
     for name in (*names, "lightning.fabric.utilities.distributed"):
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -32,7 +32,7 @@ class Workbench(NamedTuple):
 
 
 @contextmanager
-def workbench(recipe: Recipe, **changes: Any) -> Iterator[Workbench]:  # noqa: ANN401 - settings of the trainer
+def workbench(recipe: Recipe, **changes: Any) -> Iterator[Workbench]:
     """Build the objects of a recipe, without loggers and validations.
 
     Raises:
@@ -46,13 +46,20 @@ def workbench(recipe: Recipe, **changes: Any) -> Iterator[Workbench]:  # noqa: A
 
 
 def _workbench(recipe: Recipe, changes: Mapping[str, Any]) -> Iterator[Workbench]:
-    quiet: dict[str, Any] = {"enable_progress_bar": False, "check_val_every_n_epoch": None, "val_check_interval": 10**9}
+    quiet: dict[str, Any] = {
+        "enable_progress_bar": False,
+        "check_val_every_n_epoch": None,
+        "val_check_interval": 10**9,
+    }
     settings = replace(recipe.trainer, max_epochs=-1, strategy="auto", **quiet, **changes)
     recipe = with_precision(replace(recipe, trainer=settings))
     if check_recipe(recipe) > 1:
         raise UserError("trainer.devices: tuning runs in one process; set it to 1")
     from dialog.data.store.store import Store
-    from dialog.training.checkpoints.initial_weights import check_initial_weights, load_initial_weights
+    from dialog.training.checkpoints.initial_weights import (
+        check_initial_weights,
+        load_initial_weights,
+    )
 
     check_initial_weights(recipe.model)
     prepared = prepare_data(recipe, quiet=False)
@@ -70,7 +77,9 @@ def _workbench(recipe: Recipe, changes: Mapping[str, Any]) -> Iterator[Workbench
 
 
 def range_test(recipe: Recipe, *, lowest: float, highest: float, steps: int) -> RangeTest:
-    """Record the loss while the learning rate rises with every step; the recipe's schedule is not used."""
+    """Record the loss while the learning rate rises with every step; the recipe's schedule is not
+    used.
+    """
     from dialog.training.optimization.tuner import try_rates
 
     with workbench(recipe, max_steps=steps) as bench:
@@ -78,24 +87,31 @@ def range_test(recipe: Recipe, *, lowest: float, highest: float, steps: int) -> 
 
 
 def steepest(test: RangeTest) -> float | None:
-    """Return the learning rate at which d loss / d log lr is lowest, before the loss minimum; None if it never falls.
+    """Return the learning rate at which d loss / d log lr is lowest, before the loss minimum; None
+    if it never falls.
 
-    The loss is averaged over neighbours within a twentieth of the steps. The derivative by lr itself, as in Lightning's
-    suggestion, is always steepest at the smallest rates.
+    The loss is averaged over neighbours within a twentieth of the steps. The derivative by lr
+    itself, as in Lightning's suggestion, is always steepest at the smallest rates.
     """
     radius = max(1, len(test.losses) // 20)
     near = [test.losses[max(0, at - radius) : at + radius + 1] for at in range(len(test.losses))]
     smooth = [sum(losses) / len(losses) for losses in near]
-    bottom = min(range(len(smooth)), key=lambda at: smooth[at] if math.isfinite(smooth[at]) else math.inf)
+    bottom = min(
+        range(len(smooth)), key=lambda at: smooth[at] if math.isfinite(smooth[at]) else math.inf
+    )
     logs = [math.log(rate) for rate in test.rates]
-    gradients = [(smooth[at] - smooth[at - 1]) / (logs[at] - logs[at - 1]) for at in range(1, bottom + 1)]
+    gradients = [
+        (smooth[at] - smooth[at - 1]) / (logs[at] - logs[at - 1]) for at in range(1, bottom + 1)
+    ]
     if not gradients or min(gradients) >= 0:
         return None
     return test.rates[1 + gradients.index(min(gradients))]
 
 
 def sizes_test(recipe: Recipe, *, first: int, most: int) -> Sequence[BatchTrial]:
-    """Try batch sizes from ``first`` up to ``most`` tokens until memory runs out; return speed and memory of each."""
+    """Try batch sizes from ``first`` up to ``most`` tokens until memory runs out; return speed and
+    memory of each.
+    """
     from dialog.training.optimization.tuner import try_batch_tokens
 
     with workbench(recipe, max_steps=-1, accumulate_grad_batches=1) as bench:

@@ -10,14 +10,26 @@ if TYPE_CHECKING:
     from optuna import Study
     from optuna.trial import FrozenTrial
 
-RESULTS, RUNS = "results.json", "runs"
+RESULTS = "results.json"
+RUNS = "runs"
 """Names in the folder of a sweep: its results, and the runs of its trials."""
-HEAD = ("recipe", "best bits per byte", "trials", "pruned", "failed", "target tokens", "seconds", "best values")
+HEAD = (
+    "recipe",
+    "best bits per byte",
+    "trials",
+    "pruned",
+    "failed",
+    "target tokens",
+    "seconds",
+    "best values",
+)
 
 
 def spent(study: Study) -> list[FrozenTrial]:
     """Return the finished trials: complete, pruned or failed, but not interrupted."""
-    return [trial for trial in study.trials if "spent" in trial.user_attrs and trial.state.is_finished()]
+    return [
+        trial for trial in study.trials if "spent" in trial.user_attrs and trial.state.is_finished()
+    ]
 
 
 def best_of(study: Study) -> FrozenTrial | None:
@@ -32,8 +44,13 @@ def best_file(name: str) -> str:
 
 
 def results(settings: Mapping[str, Any], studies: Mapping[str, Study]) -> dict[str, Any]:
-    """Return a sweep as plain containers; values are bits per byte on the validation split, lower is better."""
-    return {"settings": dict(settings), "recipes": [_recipe(name, study) for name, study in studies.items()]}
+    """Return a sweep as plain containers; values are bits per byte on the validation split, lower
+    is better.
+    """
+    return {
+        "settings": dict(settings),
+        "recipes": [_recipe(name, study) for name, study in studies.items()],
+    }
 
 
 def _recipe(name: str, study: Study) -> dict[str, Any]:
@@ -41,9 +58,14 @@ def _recipe(name: str, study: Study) -> dict[str, Any]:
     best = best_of(study)
     states = [trial.state.name for trial in trials]
     sums = {
-        key: sum(trial.user_attrs["spent"][key] for trial in trials) for key in ("seconds", "steps", "target_tokens")
+        key: sum(trial.user_attrs["spent"][key] for trial in trials)
+        for key in ("seconds", "steps", "target_tokens")
     }
-    counts = {"trials": len(trials), "pruned": states.count("PRUNED"), "failed": states.count("FAIL")}
+    counts = {
+        "trials": len(trials),
+        "pruned": states.count("PRUNED"),
+        "failed": states.count("FAIL"),
+    }
     return {
         "name": name,
         "best": None if best is None else {**_trial(best), "recipe": best_file(name)},
@@ -54,7 +76,11 @@ def _recipe(name: str, study: Study) -> dict[str, Any]:
 
 def _trial(trial: FrozenTrial) -> dict[str, Any]:
     attributes = trial.user_attrs
-    last = trial.intermediate_values[max(trial.intermediate_values)] if trial.intermediate_values else None
+    last = (
+        trial.intermediate_values[max(trial.intermediate_values)]
+        if trial.intermediate_values
+        else None
+    )
     return {
         "trial": trial.number,
         "state": trial.state.name.lower(),
@@ -72,7 +98,17 @@ def to_markdown(sweep: Mapping[str, Any]) -> str:
 
 
 def _line(recipe: Mapping[str, Any]) -> tuple[str, ...]:
-    used, best = recipe["spent"], recipe["best"]
-    value, chosen = ("-", "-") if best is None else (f"{best['value']:.4f}", " ".join(best["overrides"]))
+    used = recipe["spent"]
+    best = recipe["best"]
+    value, chosen = (
+        ("-", "-") if best is None else (f"{best['value']:.4f}", " ".join(best["overrides"]))
+    )
     counts = (str(used[key]) for key in ("trials", "pruned", "failed"))
-    return (recipe["name"], value, *counts, f"{used['target_tokens']:,}", f"{used['seconds']:.0f}", chosen)
+    return (
+        recipe["name"],
+        value,
+        *counts,
+        f"{used['target_tokens']:,}",
+        f"{used['seconds']:.0f}",
+        chosen,
+    )

@@ -37,10 +37,13 @@ BUDGET = (
 """Keys that determine how much data a trial trains on: equal for all recipes, never swept."""
 
 Choice = Sequence[Any] | Mapping[str, Any]
-"""List of values, or range {low, high} with ``log: true`` or ``step: n``; integer bounds and step give integers."""
+"""List of values, or range {low, high} with ``log: true`` or ``step: n``; integer bounds and step
+give integers.
+"""
 
 DIGITS = 3
-"""Digits of a drawn number without a step, so that tuned recipes are easy to read and to publish."""
+"""Digits of a drawn number without a step, so that tuned recipes are easy to read and to publish.
+"""
 
 
 def spaces(path: Path, recipes: Sequence[str]) -> dict[str, dict[str, Choice]]:
@@ -53,14 +56,22 @@ def spaces(path: Path, recipes: Sequence[str]) -> dict[str, dict[str, Choice]]:
     sections: dict[str, Any] = layer.values
     for name, section in sections.items():
         if name not in (ALL, *recipes):
-            raise UserError(f"{layer.origin[name]}: {name} is not a recipe of this sweep{hint(name, [ALL, *recipes])}")
+            raise UserError(
+                f"{layer.origin[name]}: {name} is not a recipe of this"
+                f" sweep{hint(name, [ALL, *recipes])}"
+            )
         if not isinstance(section, dict):
-            raise UserError(f"{layer.origin[name]}: {name} must be a mapping of a recipe's keys to choices")
+            raise UserError(
+                f"{layer.origin[name]}: {name} must be a mapping of a recipe's keys to choices"
+            )
         for key, choice in section.items():
             place = layer.origin.get(f"{name}.{key}", layer.origin[name])
-            if any(f"{key}.".startswith(f"{fixed}.") or fixed.startswith(f"{key}.") for fixed in BUDGET):
+            if any(
+                f"{key}.".startswith(f"{fixed}.") or fixed.startswith(f"{key}.") for fixed in BUDGET
+            ):
                 raise UserError(
-                    f"{place}: {key} is part of the budget, which is equal for all recipes; set it with {key}=..."
+                    f"{place}: {key} is part of the budget, which is equal for all recipes; set it"
+                    f" with {key}=..."
                 )
             check_choice(choice, f"{place}: {key}")
     merged = {recipe: {**sections.get(ALL, {}), **sections.get(recipe, {})} for recipe in recipes}
@@ -71,19 +82,34 @@ def spaces(path: Path, recipes: Sequence[str]) -> dict[str, dict[str, Choice]]:
 
 def check_choice(choice: object, place: str) -> None:
     """Check that a choice is a list of scalars or a range."""
-    if isinstance(choice, list) and choice and all(isinstance(value, str | int | float | None) for value in choice):
+    if (
+        isinstance(choice, list)
+        and choice
+        and all(isinstance(value, str | int | float | None) for value in choice)
+    ):
         return
-    if isinstance(choice, dict) and {"low", "high"} <= set(choice) <= {"low", "high", "log", "step"}:
-        low, high, log, step = choice["low"], choice["high"], choice.get("log"), choice.get("step")
+    if isinstance(choice, dict) and {"low", "high"} <= set(choice) <= {
+        "low",
+        "high",
+        "log",
+        "step",
+    }:
+        low = choice["low"]
+        high = choice["high"]
+        log = choice.get("log")
+        step = choice.get("step")
         numbers = [low, high] if step is None else [low, high, step]
-        if all(isinstance(number, int | float) and math.isfinite(number) for number in numbers) and low < high:
+        if (
+            all(isinstance(number, int | float) and math.isfinite(number) for number in numbers)
+            and low < high
+        ):
             if log is True and low > 0 and step is None:
                 return
             if not log and (step is None or 0 < step <= high - low):
                 return
     raise UserError(
-        f"{place}: must be a list of values, or {{low, high}} with low < high, and log: true (low > 0) or step: n "
-        "(0 < n <= high - low)"
+        f"{place}: must be a list of values, or {{low, high}} with low < high, and log: true (low >"
+        " 0) or step: n (0 < n <= high - low)"
     )
 
 
@@ -94,18 +120,27 @@ def suggest(trial: Trial, space: Mapping[str, Choice]) -> list[str]:
 
 def simplest(space: Mapping[str, Choice]) -> list[str]:
     """Return overrides with the first value of each key, to check that a recipe has these keys."""
-    firsts = (choice["low"] if isinstance(choice, Mapping) else choice[0] for choice in space.values())
+    firsts = (
+        choice["low"] if isinstance(choice, Mapping) else choice[0] for choice in space.values()
+    )
     return [f"{key}={json.dumps(value)}" for key, value in zip(space, firsts, strict=True)]
 
 
-def _value(trial: Trial, key: str, choice: Choice) -> Any:  # noqa: ANN401 - any value of a space
+def _value(trial: Trial, key: str, choice: Choice) -> Any:
     if not isinstance(choice, Mapping):
         return trial.suggest_categorical(key, list(choice))
-    low, high, log, step = choice["low"], choice["high"], bool(choice.get("log")), choice.get("step")
+    low = choice["low"]
+    high = choice["high"]
+    log = bool(choice.get("log"))
+    step = choice.get("step")
     if isinstance(low, int) and isinstance(high, int) and (step or 1) % 1 == 0:
         return trial.suggest_int(key, low, high, step=int(step or 1), log=log)
     drawn = trial.suggest_float(key, low, high, step=step, log=log)
-    return drawn if step else min(max(low, _rounded(drawn, min(drawn, high - low) if log else high - low)), high)
+    return (
+        drawn
+        if step
+        else min(max(low, _rounded(drawn, min(drawn, high - low) if log else high - low)), high)
+    )
 
 
 def _rounded(number: float, scale: float) -> float:

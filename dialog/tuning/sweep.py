@@ -32,9 +32,12 @@ from dialog.training.callbacks.trial import PrunedError, TrialWatch
 from dialog.tuning.results import RESULTS, RUNS, best_file, best_of, results, spent, to_markdown
 from dialog.tuning.space import BUDGET, Choice, suggest
 
-SETTINGS, JOURNAL = "sweep.json", "journal.log"
+SETTINGS = "sweep.json"
+JOURNAL = "journal.log"
 PRUNED_FROM = 0.5
-"""Fraction of its length that every trial may train: earlier, trials with much dropout or a long warm-up look worse."""
+"""Fraction of its length that every trial may train: earlier, trials with much dropout or a long
+warm-up look worse.
+"""
 SAMPLERS = {"tpe": optuna.samplers.TPESampler, "random": optuna.samplers.RandomSampler}
 
 log = logging.getLogger("dialog")
@@ -44,10 +47,10 @@ log = logging.getLogger("dialog")
 class SweepSettings:
     """Settings of a sweep; with the recipes in its folder, all that resuming needs.
 
-    Every recipe gets ``trials`` trials of the same length; pruned and failed trials count. With ``prune``, a trial of
-    which half is done stops if its best value so far is worse than the median of at least four earlier trials at the
-    same validation. The ``sampler`` of a trial is seeded by the trial's number, so an interrupted sweep continues as if
-    uninterrupted.
+    Every recipe gets ``trials`` trials of the same length; pruned and failed trials count. With
+    ``prune``, a trial of which half is done stops if its best value so far is worse than the median
+    of at least four earlier trials at the same validation. The ``sampler`` of a trial is seeded by
+    the trial's number, so an interrupted sweep continues as if uninterrupted.
     """
 
     spaces: Mapping[str, Mapping[str, Choice]]
@@ -69,7 +72,8 @@ def check(recipes: Sequence[Composed]) -> None:
             mine, theirs = (_value(tree, key) for tree in (first[1], other))
             if mine != theirs:
                 raise UserError(
-                    f"the budgets differ: {key} is {mine} in {first[0]} and {theirs} in {name}; override it for all"
+                    f"the budgets differ: {key} is {mine} in {first[0]} and {theirs} in {name};"
+                    " override it for all"
                 )
     for composed in recipes:
         if check_recipe(composed.recipe) > 1:
@@ -90,8 +94,8 @@ def read_settings(folder: Path) -> SweepSettings:
     """Read the settings that `create` has written, or somebody else.
 
     Raises:
-        UserError: not the folder of a sweep, its settings are damaged or of another version, or a name in them leads
-            out of the folder.
+        UserError: not the folder of a sweep, its settings are damaged or of another version, or a
+            name in them leads out of the folder.
     """
     path = folder / SETTINGS
     if not path.is_file():
@@ -99,20 +103,25 @@ def read_settings(folder: Path) -> SweepSettings:
     settings = read_json(path, "spaces", "trials")
     unknown = sorted(set(settings) - {field.name for field in fields(SweepSettings)})
     if unknown:
-        raise UserError(f"{path}: unknown setting {unknown[0]!r}; remove it, or restore the file from a copy")
+        raise UserError(
+            f"{path}: unknown setting {unknown[0]!r}; remove it, or restore the file from a copy"
+        )
     if not isinstance(settings["spaces"], dict):
         raise UserError(f"{path}: damaged (spaces is no mapping); restore the file from a copy")
     for name in settings["spaces"]:
         if not is_inner_path(name):
-            raise UserError(f"{path}: the name {name!r} leads out of the folder; restore the file from a copy")
+            raise UserError(
+                f"{path}: the name {name!r} leads out of the folder; restore the file from a copy"
+            )
     return SweepSettings(**settings)
 
 
 def sweep(folder: Path, settings: SweepSettings, trust: Trust = NO_TRUST) -> dict[str, Any]:
-    """Run the trials that a folder lacks, recipes in turn; return the results, which are also written.
+    """Run the trials that a folder lacks, recipes in turn; return the results, which are also
+    written.
 
-    Several processes can share the work: one of them at a time trains a recipe, since the values of a trial depend on
-    the trials before it. A process ends when it finds no recipe to train.
+    Several processes can share the work: one of them at a time trains a recipe, since the values of
+    a trial depend on the trials before it. A process ends when it finds no recipe to train.
 
     Raises:
         UserError: other processes train all recipes that lack trials.
@@ -139,8 +148,12 @@ def lacks_trials(written: Mapping[str, Any], settings: SweepSettings) -> bool:
     return any(recipe["spent"]["trials"] < settings.trials for recipe in written["recipes"])
 
 
-def train_next(storage: BaseStorage, name: str, settings: SweepSettings, folder: Path, trust: Trust) -> bool:
-    """Run the next trial of a recipe; return False if it has all of them or another process trains it."""
+def train_next(
+    storage: BaseStorage, name: str, settings: SweepSettings, folder: Path, trust: Trust
+) -> bool:
+    """Run the next trial of a recipe; return False if it has all of them or another process trains
+    it.
+    """
     file = recipe_file(folder, name)
     with lock(file.with_name(f".{file.name}.lock")) as free:
         if not free:
@@ -161,7 +174,11 @@ def resume_advice(folder: Path) -> str:
 
 def open_study(storage: BaseStorage, name: str, settings: SweepSettings) -> optuna.Study:
     """Load or create the study of a recipe."""
-    pruner = optuna.pruners.MedianPruner(n_startup_trials=4) if settings.prune else optuna.pruners.NopPruner()
+    pruner = (
+        optuna.pruners.MedianPruner(n_startup_trials=4)
+        if settings.prune
+        else optuna.pruners.NopPruner()
+    )
     return optuna.create_study(
         study_name=name, storage=storage, pruner=pruner, direction="minimize", load_if_exists=True
     )
@@ -174,10 +191,14 @@ def enqueue_interrupted(study: optuna.Study) -> None:
         study.enqueue_trial(trial.params)
 
 
-def run_trial(study: optuna.Study, name: str, settings: SweepSettings, folder: Path, trust: Trust) -> None:
+def run_trial(
+    study: optuna.Study, name: str, settings: SweepSettings, folder: Path, trust: Trust
+) -> None:
     """Train a recipe with values drawn by the sampler, and record the outcome."""
     number = len(spent(study))
-    study.sampler = lookup(SAMPLERS, settings.sampler, "sampler")(seed=settings.seed * 10_000 + number)
+    study.sampler = lookup(SAMPLERS, settings.sampler, "sampler")(
+        seed=settings.seed * 10_000 + number
+    )
     trial = study.ask()
     overrides = suggest(trial, settings.spaces[name])
     composed = compose(str(recipe_file(folder, name)), overrides, trust=trust)
@@ -189,12 +210,23 @@ def run_trial(study: optuna.Study, name: str, settings: SweepSettings, folder: P
         trial.set_user_attr(key, value)
     study.tell(trial, watch.lowest if state == TrialState.COMPLETE else None, state)
     outcome = f"{state.name.lower()}, {watch.lowest:.4f} bits per byte at best {reason}"
-    log.info("%s, trial %d of %d: %s (%s)", name, number + 1, settings.trials, outcome.strip(), " ".join(overrides))
+    log.info(
+        "%s, trial %d of %d: %s (%s)",
+        name,
+        number + 1,
+        settings.trials,
+        outcome.strip(),
+        " ".join(overrides),
+    )
     keep_best(study, folder)
 
 
-def train(trial: optuna.Trial, composed: Composed, folder: Path, name: str) -> tuple[TrialWatch, TrialState, str]:
-    """Train one trial of a recipe; return its validations, its state, and the reason if it failed."""
+def train(
+    trial: optuna.Trial, composed: Composed, folder: Path, name: str
+) -> tuple[TrialWatch, TrialState, str]:
+    """Train one trial of a recipe; return its validations, its state, and the reason if it
+    failed.
+    """
     run = runs(folder, name) / f"{trial.number:03}"
     part_of = PartOf(f"{name} trial {run.name}", folder.name, resume_advice(folder))
 
@@ -213,13 +245,16 @@ def train(trial: optuna.Trial, composed: Composed, folder: Path, name: str) -> t
 
 
 def keep_best(study: optuna.Study, folder: Path) -> None:
-    """Keep the recipe of the best trial, with the number of trials so far, and its weights; of the others the records.
+    """Keep the recipe of the best trial, with the number of trials so far, and its weights; of the
+    others the records.
 
     A comparison reads the number from ``about.trials`` and checks that its models had equally many.
     """
     best = best_of(study)
     if best is not None:
-        recipe = compose(str(recipe_file(folder, study.study_name)), best.user_attrs["overrides"]).recipe
+        recipe = compose(
+            str(recipe_file(folder, study.study_name)), best.user_attrs["overrides"]
+        ).recipe
         recipe.about.trials = len(spent(study))
         path = folder / best_file(study.study_name)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -235,7 +270,8 @@ def keep_best(study: optuna.Study, folder: Path) -> None:
 
 def write_results(folder: Path, settings: SweepSettings, storage: BaseStorage) -> dict[str, Any]:
     """Write results.json and sweep.md; return the results."""
-    with lock(folder / ".lock", wait=True):  # so that no process replaces newer results by older ones
+    # so that no process replaces newer results by older ones
+    with lock(folder / ".lock", wait=True):
         studies = {name: open_study(storage, name, settings) for name in settings.spaces}
         content = json_copy(results(asdict(settings), studies))
         write_json(folder / RESULTS, content)
@@ -253,7 +289,7 @@ def runs(folder: Path, name: str) -> Path:
     return folder / RUNS / name
 
 
-def _value(tree: Mapping[str, Any], key: str) -> Any:  # noqa: ANN401 - any value of a recipe
+def _value(tree: Mapping[str, Any], key: str) -> Any:
     for part in key.split("."):
         tree = tree[part]
     return tree

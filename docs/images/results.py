@@ -23,7 +23,12 @@ from dialog.report.formats.metrics import metric_at
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "benchmarks" / "results" / "records"
 PRIMARY = "bits_per_byte"
-LSTM, TRANSFORMER, MODERN, NO_ATTENTION = "lstm_bahdanau", "transformer", "transformer_modern", "lstm_no_attention"
+LSTM, TRANSFORMER, MODERN, NO_ATTENTION = (
+    "lstm_bahdanau",
+    "transformer",
+    "transformer_modern",
+    "lstm_no_attention",
+)
 LSTM_ATTENTION = "lstm_attention"
 """The LSTM with attention of the published protocol."""
 FAMILY = "dailydialog/dailydialog-family.json"
@@ -77,7 +82,11 @@ WORTH = {
     "Bahdanau, 5 epochs, no leak": (FIVE_EPOCHS_CLEAN, LSTM, NO_ATTENTION),
     "dot, 5 epochs, no leak": (FIVE_EPOCHS_CLEAN, f"{LSTM}[attention=dot]", NO_ATTENTION),
     "Bahdanau, 10 epochs, tuned": (TUNED_ATTENTION, LSTM, f"{LSTM}[attention=none]"),
-    "dot, 10 epochs, tuned (one run)": (TUNED_ATTENTION, f"{LSTM}[attention=dot]", f"{LSTM}[attention=none]"),
+    "dot, 10 epochs, tuned (one run)": (
+        TUNED_ATTENTION,
+        f"{LSTM}[attention=dot]",
+        f"{LSTM}[attention=none]",
+    ),
     "published protocol, 12 epochs": (PROTOCOL, LSTM_ATTENTION, "lstm"),
 }
 """Records of DailyDialog, their LSTM with attention and the one without."""
@@ -107,45 +116,65 @@ def main() -> None:
     write_svg(folder / "results_pairs.svg", pairs)
     both = {CLEAN: "clean", LEAKED: "leaked"}
     attention = "bits per byte, LSTM with attention minus {}"
-    write_svg(folder / "results_attention.svg", subsets_svg(WORTH, both, x=attention.format("without")))
+    write_svg(
+        folder / "results_attention.svg", subsets_svg(WORTH, both, x=attention.format("without"))
+    )
     write_svg(folder / "results_one_epoch.svg", one_epoch_svg())
     write_svg(folder / "results_rates.svg", rates_svg())
     write_svg(folder / "results_epochs.svg", epochs_svg())
     write_svg(folder / "results_lead.svg", lead_svg())
     write_svg(folder / "results_context.svg", context_svg())
-    write_svg(folder / "results_leak.svg", subsets_svg(LEAK, both, x=attention.format("Transformer")))
+    write_svg(
+        folder / "results_leak.svg", subsets_svg(LEAK, both, x=attention.format("Transformer"))
+    )
 
 
 def one_epoch_svg() -> str:
-    """Draw the difference of each DailyDialog architecture from the LSTM without attention, the best first."""
+    """Draw the difference of each DailyDialog architecture from the LSTM without attention, the
+    best first.
+    """
     record = recorded(FAMILY)
     names = [short(row["name"]) for row in record["recipes"]]
-    spreads = {name: difference(record, name, NO_ATTENTION) for name in names if name != NO_ATTENTION}
+    spreads = {
+        name: difference(record, name, NO_ATTENTION) for name in names if name != NO_ATTENTION
+    }
     ranked = sorted(spreads, key=lambda name: spreads[name].mean)
     rows = [(name, {SINGLE: spreads[name]}) for name in ranked]
     return changes_svg(rows, x="bits per byte, minus those of the LSTM without attention")
 
 
 def rates_svg() -> str:
-    """Draw the test bits per byte of LSTM and Transformer on DailyDialog after one epoch against the learning rate."""
+    """Draw the test bits per byte of LSTM and Transformer on DailyDialog after one epoch against
+    the learning rate.
+    """
     points: dict[str, list[tuple[float, float]]] = {}
     for row in [*recorded(ONE_EPOCH)["recipes"], *recorded(RATES)["recipes"]]:
         rate = compose(row["recipe"], row["overrides"]).recipe.optimizer["lr"]
-        points.setdefault(short(row["recipe"]), []).append((1000 * rate, row["runs"][0]["metrics"][PRIMARY]))
+        points.setdefault(short(row["recipe"]), []).append(
+            (1000 * rate, row["runs"][0]["metrics"][PRIMARY])
+        )
     curves = [Curve(name, "seed 1", sorted(values)) for name, values in points.items()]
     return curves_svg(curves, x="learning rate x 1,000", y="bits per byte")
 
 
 def epochs_svg() -> str:
-    """Draw the validation curves of seed 1 of LSTM and Transformer on DailyDialog, for one, five and ten epochs."""
+    """Draw the validation curves of seed 1 of LSTM and Transformer on DailyDialog, for one, five
+    and ten epochs.
+    """
     curves = []
-    for length, name in (("10 epochs, tuned", TUNED), ("5 epochs", FIVE_EPOCHS), ("1 epoch", ONE_EPOCH)):
+    for length, name in (
+        ("10 epochs, tuned", TUNED),
+        ("5 epochs", FIVE_EPOCHS),
+        ("1 epoch", ONE_EPOCH),
+    ):
         for row in recorded(name)["recipes"]:
             curve = row["runs"][0]["curve"]
             epoch = curve["step"][-1] / (curve["epoch"][-1] + 1)
             points = [
                 (step / epoch, value)
-                for step, value in zip(curve["step"], curve["validation/bits_per_byte"], strict=True)
+                for step, value in zip(
+                    curve["step"], curve["validation/bits_per_byte"], strict=True
+                )
             ]
             curves.append(Curve(f"{short(row['name'])}, {length}", "seed 1", points))
     return curves_svg(curves, x="epochs", y="validation bits per byte")
@@ -163,34 +192,53 @@ def lead_svg() -> str:
 
 
 def lead(name: str, lstm: str, transformer: str) -> list[float]:
-    """Return, after each epoch, by how much the LSTM's lowest validation bits per byte so far are below the others.
+    """Return, after each epoch, by how much the LSTM's lowest validation bits per byte so far are
+    below the others.
 
-    Means over seeds. A run that has ended keeps its lowest value, that of the weights that are measured.
+    Means over seeds. A run that has ended keeps its lowest value, that of the weights that are
+    measured.
     """
     runs = {short(row["name"]): row["runs"] for row in recorded(name)["recipes"]}
     lowest = {
-        model: [list(accumulate(run["curve"]["validation/bits_per_byte"], min)) for run in runs[model]]
+        model: [
+            list(accumulate(run["curve"]["validation/bits_per_byte"], min)) for run in runs[model]
+        ]
         for model in (lstm, transformer)
     }
     epochs = max(len(curve) for curves in lowest.values() for curve in curves)
     means = {
-        model: [fmean(curve[min(epoch, len(curve) - 1)] for curve in curves) for epoch in range(epochs)]
+        model: [
+            fmean(curve[min(epoch, len(curve) - 1)] for curve in curves) for epoch in range(epochs)
+        ]
         for model, curves in lowest.items()
     }
     return [other - own for own, other in zip(means[lstm], means[transformer], strict=True)]
 
 
 def context_svg() -> str:
-    """Draw what each change of the context costs LSTM and Transformer on DailyDialog after five epochs."""
+    """Draw what each change of the context costs LSTM and Transformer on DailyDialog after five
+    epochs.
+    """
     runs = {short(row["name"]): row["runs"] for row in recorded(FIVE_EPOCHS)["recipes"]}
     rows = [
-        (label, {model: over_seeds(runs[name], change) for model, name in enumerate((LSTM, TRANSFORMER))})
+        (
+            label,
+            {
+                model: over_seeds(runs[name], change)
+                for model, name in enumerate((LSTM, TRANSFORMER))
+            },
+        )
         for change, label in CHANGES.items()
     ]
-    return with_legend(changes_svg(rows, x="bits per byte lost with a changed context"), {0: "LSTM", 1: "Transformer"})
+    return with_legend(
+        changes_svg(rows, x="bits per byte lost with a changed context"),
+        {0: "LSTM", 1: "Transformer"},
+    )
 
 
-def subsets_svg(pairs: Mapping[str, tuple[str, str, str]], subsets: Mapping[int, str], *, x: str) -> str:
+def subsets_svg(
+    pairs: Mapping[str, tuple[str, str, str]], subsets: Mapping[int, str], *, x: str
+) -> str:
     """Draw the differences a - b on subsets of dialogues.
 
     Args:
@@ -199,15 +247,30 @@ def subsets_svg(pairs: Mapping[str, tuple[str, str, str]], subsets: Mapping[int,
         x: Label of the axis.
     """
     rows = [
-        (label, {colour: difference(recorded(name), a, b, subset) for colour, subset in subsets.items()})
+        (
+            label,
+            {
+                colour: difference(recorded(name), a, b, subset)
+                for colour, subset in subsets.items()
+            },
+        )
         for label, (name, a, b) in pairs.items()
     ]
-    return with_legend(changes_svg(rows, x=x), {colour: f"{subset} dialogues" for colour, subset in subsets.items()})
+    return with_legend(
+        changes_svg(rows, x=x),
+        {colour: f"{subset} dialogues" for colour, subset in subsets.items()},
+    )
 
 
 def over_seeds(runs: Sequence[Mapping[str, Any]], change: str) -> Spread:
-    """Return mean and sample standard deviation, over the compared runs, of the bits per byte that a change costs."""
-    values = [value for run in runs if (value := metric_at(run["metrics"], f"history.{change}")) is not None]
+    """Return mean and sample standard deviation, over the compared runs, of the bits per byte that
+    a change costs.
+    """
+    values = [
+        value
+        for run in runs
+        if (value := metric_at(run["metrics"], f"context_use.{change}")) is not None
+    ]
     return Spread(fmean(values), stdev(values) if len(values) > 1 else None)
 
 
@@ -218,7 +281,9 @@ def recorded(name: str) -> dict[str, Any]:
 
 
 def difference(record: Mapping[str, Any], a: str, b: str, subset: str = "all") -> Spread:
-    """Return the difference a - b in bits per byte over a subset: its interval's centre and half its length."""
+    """Return the difference a - b in bits per byte over a subset: its interval's centre and half
+    its length.
+    """
     for entry in record["differences"]:
         sign = {(a, b): 1, (b, a): -1}.get((short(entry["a"]), short(entry["b"])))
         if sign and (entry["metric"], entry["subset"]) == (PRIMARY, subset):

@@ -24,24 +24,35 @@ def dialogue(id: str, *texts: str, acts: object = None) -> Dialogue:
 
 
 @pytest.mark.parametrize(
-    ("value", "label"), [(0, "0"), (1, "1"), (3, "3"), (4, "4-5"), (5, "4-5"), (6, "6+"), (40, "6+")]
+    ("value", "label"),
+    [(0, "0"), (1, "1"), (3, "3"), (4, "4-5"), (5, "4-5"), (6, "6+"), (40, "6+")],
 )
 def test_labels(value: int, label: str) -> None:
     assert label_of(value, CONTEXT_TURNS) == label
 
 
 def test_rarest_word() -> None:
-    counts = count_words([dialogue("d", "The cat !", "the dog"), dialogue("e", "the", "end"), Malformed("f:1")], RULES)
+    counts = count_words(
+        [dialogue("d", "The cat !", "the dog"), dialogue("e", "the", "end"), Malformed("f:1")],
+        RULES,
+    )
     assert counts == {"the": 3, "cat": 1, "!": 1, "dog": 1, "end": 1}
     assert rarest_word_count("The CAT", counts) == 1
     assert rarest_word_count("the", counts) == 3
     assert rarest_word_count("the cow", counts) == 0
     assert rarest_word_count(" ", counts) is None
-    assert [label_of(count, RAREST_WORD) for count in (0, 9, 10, 100)] == ["0", "1-9", "10-99", "100+"]
+    assert [label_of(count, RAREST_WORD) for count in (0, 9, 10, 100)] == [
+        "0",
+        "1-9",
+        "10-99",
+        "100+",
+    ]
 
 
 def test_acts_of_responses() -> None:
-    """Turn 0 is no response; a dialogue that lost a turn has no acts, and neither have those without."""
+    """Turn 0 is no response; a dialogue that lost a turn has no acts, and neither have those
+    without.
+    """
     entries = [
         dialogue("d", "a", "b", "c", acts=[1, "ask", ["sd", "qy", "sd"]]),
         dialogue("e", "a", " ", "c", acts=[1, 2, 3]),

@@ -9,7 +9,9 @@ from dialog.analysis.calibration import SIZE, bin_sums, calibration, pooled
 
 
 def test_error_by_hand() -> None:
-    """Bin (.9, 1]: 2 tokens, confidence .95, accuracy .5; bin (.2, .3]: 1 token, .25 and 1. (2 x .45 + .75) / 3."""
+    """Bin (.9, 1]: 2 tokens, confidence .95, accuracy .5; bin (.2, .3]: 1 token, .25 and 1. (2 x
+    .45 + .75) / 3.
+    """
     confidence = torch.tensor([[0.92, 0.25, 0.99], [0.98, 0.5, 0.5]], dtype=torch.float64)
     correct = torch.tensor([[True, True, False], [False, True, True]])
     real = torch.tensor([[True, True, False], [True, False, False]])
@@ -38,8 +40,14 @@ def test_no_tokens() -> None:
 
 def test_pooled_runs() -> None:
     """Bins (.2, .3] of 1 and 3 tokens are one; the error is the mean of .5 and .1."""
-    low, high = {"confidence": 0.25, "accuracy": 1.0, "tokens": 1}, {"confidence": 1.0, "accuracy": 0.5, "tokens": 2}
+    low, high = (
+        {"confidence": 0.25, "accuracy": 1.0, "tokens": 1},
+        {"confidence": 1.0, "accuracy": 0.5, "tokens": 2},
+    )
     other = {"confidence": 0.29, "accuracy": 0.0, "tokens": 3}
     result = pooled([{"error": 0.5, "bins": [low, high]}, {"error": 0.1, "bins": [other]}])
     assert result["error"] == pytest.approx(0.3)
-    assert result["bins"] == [{"confidence": pytest.approx(0.28), "accuracy": pytest.approx(0.25), "tokens": 4}, high]
+    assert result["bins"] == [
+        {"confidence": pytest.approx(0.28), "accuracy": pytest.approx(0.25), "tokens": 4},
+        high,
+    ]

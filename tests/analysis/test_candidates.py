@@ -36,7 +36,9 @@ def split() -> list[Example]:
     return list(examples(BuiltinDialogues(size=60).dialogues("validation"), rules, Counter()))
 
 
-def measured_ranks(responder: Responder, split: list[Example], **processes: int) -> dict[int, int] | None:
+def measured_ranks(
+    responder: Responder, split: list[Example], **processes: int
+) -> dict[int, int] | None:
     return candidate_ranks(
         responder.model,
         responder.tokenizer,
@@ -60,7 +62,9 @@ def test_ranks_agree_with_scores_of_whole_examples(
     evaluator = Evaluator(responder, {"name": "greedy"}, 1000)
     for index, texts in drawn.items():
         speaker = split[index].response.speaker
-        scored = evaluator.scores([replace(split[index], response=Turn(speaker, text)) for text in texts])
+        scored = evaluator.scores(
+            [replace(split[index], response=Turn(speaker, text)) for text in texts]
+        )
         means = [-row.nll / row.tokens for row in scored]
         assert ranks[index] == 1 + sum(mean >= means[0] for mean in means[1:])
 
@@ -96,7 +100,9 @@ def test_batches_hold_every_example_once_under_the_budget(monkeypatch: pytest.Mo
 
 
 @torch.no_grad()
-def test_candidates_that_tie_rank_before_the_reference(responder: Responder, split: list[Example]) -> None:
+def test_candidates_that_tie_rank_before_the_reference(
+    responder: Responder, split: list[Example]
+) -> None:
     constant = replace(responder, model=deepcopy(responder.model).float())
     for parameter in constant.model.parameters():
         parameter.zero_()  # every token is as probable as any other

@@ -22,7 +22,10 @@ def make(encoder: dict, decoder: dict) -> Seq2Seq:
 @pytest.mark.parametrize(("name", "gates"), [("lstm", 4), ("gru", 3)])
 def test_of_a_recurrent_encoder_and_bahdanaus_decoder(name: str, gates: int) -> None:
     d = k = 12
-    model = make({"name": name, "size": d}, {"name": name, "size": d, "attention": {"name": "additive", "size": k}})
+    model = make(
+        {"name": name, "size": d},
+        {"name": name, "size": d, "attention": {"name": "additive", "size": k}},
+    )
     encoder = S * 2 * gates * (d // 2) * (E + d // 2)
     once = S * d * k + d * d
     a_step = gates * d * (d + d) + d * k + S * k + S * d

@@ -1,4 +1,6 @@
-"""Statistics of each response: written by an evaluation, and computed from a responses.jsonl of any system."""
+"""Statistics of each response: written by an evaluation, and computed from a responses.jsonl of any
+system.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from dialog.errors import UserError
 from dialog.metrics.family import results
 
 CORPUS_METRICS = {"alignment_accuracy", "answer_accuracy"}
-"""They need the answers and alignments of the corpus, so a file of responses alone does not have them."""
+"""They need the answers and alignments of the corpus, so a file of responses alone does not have
+them.
+"""
 PLAIN = ("id", "dialogue_id", "context", "reference", "response")
 
 
@@ -35,12 +39,20 @@ def evaluation(trained: Callable[[str], Path]) -> Path:
 
 
 def test_an_evaluation_writes_the_statistics_of_each_response(evaluation: Path) -> None:
-    rows, metrics = lines(evaluation / "responses.jsonl"), json.loads((evaluation / "metrics.json").read_text())
+    rows, metrics = (
+        lines(evaluation / "responses.jsonl"),
+        json.loads((evaluation / "metrics.json").read_text()),
+    )
     with safe_open(evaluation / "statistics.safetensors", framework="numpy") as file:
-        assert json.loads(file.metadata()["metrics"])["metrics"]["bleu_2"] == {"name": "bleu", "n": 2}
+        assert json.loads(file.metadata()["metrics"])["metrics"]["bleu_2"] == {
+            "name": "bleu",
+            "n": 2,
+        }
         bits, f1 = file.get_tensor("bits_per_byte"), file.get_tensor("f1")
     assert bits.dtype == np.float64
-    assert bits.tolist() == [[row["nll"], row["reference_bytes"], row["reference_unknown_bytes"]] for row in rows]
+    assert bits.tolist() == [
+        [row["nll"], row["reference_bytes"], row["reference_unknown_bytes"]] for row in rows
+    ]
     assert metrics["f1"] == pytest.approx(100 * f1[:, 0].mean())
 
 
@@ -56,14 +68,19 @@ def test_values_of_an_evaluation_are_read_back(evaluation: Path, tmp_path: Path)
         assert measured.fingerprint == metrics["fingerprint"]
         assert len(np.unique(measured.dialogues)) == metrics["dialogues"]
         rows = np.arange(len(measured.rows)) % 2 == 0
-        half = write(tmp_path / "half.jsonl", [row for row, chosen in zip(measured.rows, rows, strict=True) if chosen])
+        half = write(
+            tmp_path / "half.jsonl",
+            [row for row, chosen in zip(measured.rows, rows, strict=True) if chosen],
+        )
         expected = results(read_measured(half).measurement)
         subset = measured.measurement.values_of(rows)
         assert set(subset) - set(expected) == (CORPUS_METRICS if path == evaluation else set())
         for name, value in subset.items():
             if name in CORPUS_METRICS:
                 continue
-            assert value == (expected[name]["score"] if name == "sacrebleu" else expected[name]), name
+            assert value == (expected[name]["score"] if name == "sacrebleu" else expected[name]), (
+                name
+            )
 
 
 def test_another_system_without_likelihood(evaluation: Path, tmp_path: Path) -> None:
@@ -74,8 +91,12 @@ def test_another_system_without_likelihood(evaluation: Path, tmp_path: Path) -> 
     assert "bits_per_byte" not in values
     assert values["f1"] == json.loads((evaluation / "metrics.json").read_text())["f1"]
     with_nll = [{**row, "nll": 2.0} for row in rows]
-    bits = results(read_measured(write(tmp_path / "nll.jsonl", with_nll)).measurement)["bits_per_byte"]
-    assert bits == pytest.approx(2 * len(rows) / np.log(2) / sum(len(row["reference"].encode()) for row in rows))
+    bits = results(read_measured(write(tmp_path / "nll.jsonl", with_nll)).measurement)[
+        "bits_per_byte"
+    ]
+    assert bits == pytest.approx(
+        2 * len(rows) / np.log(2) / sum(len(row["reference"].encode()) for row in rows)
+    )
 
 
 ROW = {"id": "a", "context": ["hi"], "reference": "hello", "response": "yes"}
@@ -88,11 +109,16 @@ ROW = {"id": "a", "context": ["hi"], "reference": "hello", "response": "yes"}
         ([{**ROW, "context": "hi"}], 'other.jsonl:1: context is "hi"; give a list of strings'),
         ([{**ROW, "response": None}], "other.jsonl:1: response is null; give a string"),
         ([{"id": "a", "context": []}], "other.jsonl:1: no reference; each line needs id"),
-        ([ROW, {**ROW, "id": "b", "nll": 1.0}], "other.jsonl:2: 'nll' is missing here or in line 1"),
+        (
+            [ROW, {**ROW, "id": "b", "nll": 1.0}],
+            "other.jsonl:2: 'nll' is missing here or in line 1",
+        ),
         ([], "other.jsonl: no responses"),
     ],
 )
-def test_invalid_responses_are_user_errors(tmp_path: Path, rows: list[dict[str, Any]], message: str) -> None:
+def test_invalid_responses_are_user_errors(
+    tmp_path: Path, rows: list[dict[str, Any]], message: str
+) -> None:
     with pytest.raises(UserError, match=message):
         read_measured(write(tmp_path / "other.jsonl", rows))
 

@@ -52,7 +52,9 @@ def test_lines_are_text_or_commands(session: Callable[..., Session]) -> None:
         ("/set temp=0.7", "unknown setting 'temp'; did you mean 'temperature'?"),
     ],
 )
-def test_wrong_commands_change_nothing(session: Callable[..., Session], line: str, message: str) -> None:
+def test_wrong_commands_change_nothing(
+    session: Callable[..., Session], line: str, message: str
+) -> None:
     chat = session("lstm")
     before = chat.settings[0].describe()
     with pytest.raises(UserError) as error:
@@ -68,7 +70,9 @@ def test_candidates_are_listed_with_score_and_length(session: Callable[..., Sess
     assert search.startswith("beam, width=5, candidates=3")
     assert header.split() == ["rank", "log-probability", "tokens", "text"]
     assert len(rows) == 3
-    expected = chat.runs[0].respond([HELLO], {"name": "beam", "width": 5, "candidates": 3}).candidates
+    expected = (
+        chat.runs[0].respond([HELLO], {"name": "beam", "width": 5, "candidates": 3}).candidates
+    )
     for row, item in zip(rows, expected, strict=True):
         assert row.split()[:3] == [f"{item.rank:.2f}", f"{item.score:.2f}", str(item.tokens)]
         assert row.endswith(f"  {one_line(item.text)}")
@@ -118,7 +122,9 @@ def test_settings_of_two_runs_are_shown_by_name(session: Callable[..., Session])
 
 @pytest.mark.parametrize("family", ["lstm", "transformer"])
 @pytest.mark.parametrize("width", [40, 200])
-def test_attention_names_the_strongest_tokens(session: Callable[..., Session], family: str, width: int) -> None:
+def test_attention_names_the_strongest_tokens(
+    session: Callable[..., Session], family: str, width: int
+) -> None:
     chat = session(family)
     apply(chat, HELLO)
     apply(chat, "And a tea .")
@@ -129,7 +135,8 @@ def test_attention_names_the_strongest_tokens(session: Callable[..., Session], f
     assert max(map(display_width, lines[1 : 1 + tokens] + lines[2 + tokens :])) <= width
     crosses = [layer["weights"] for layer in maps["maps"] if layer["kind"] == "cross"]
     sums = [
-        sum(head[0][place] for weights in crosses for head in weights) for place in range(len(maps["context_tokens"]))
+        sum(head[0][place] for weights in crosses for head in weights)
+        for place in range(len(maps["context_tokens"]))
     ]
     mean = max(sums) / sum(len(weights) for weights in crosses)
     strongest = maps["context_tokens"][sums.index(max(sums))].strip("▁")
@@ -139,7 +146,10 @@ def test_attention_names_the_strongest_tokens(session: Callable[..., Session], f
 
 def test_attention_of_a_layer_or_head_can_be_chosen() -> None:
     weights = [[[[0.8, 0.2]], [[0.4, 0.6]]], [[[0.1, 0.9]], [[0.3, 0.7]]]]  # layers, heads, rows
-    layers = [{"kind": "cross", "side": "target", "columns": "source", "weights": heads} for heads in weights]
+    layers = [
+        {"kind": "cross", "side": "target", "columns": "source", "weights": heads}
+        for heads in weights
+    ]
     maps = {"context_tokens": ["a", "b"], "response_tokens": ["c"], "maps": layers}
     for place, title, values in (
         ([], "attention, mean of 2 layers and 2 heads: ", ["0.60", "b", "0.40", "a"]),
@@ -151,7 +161,10 @@ def test_attention_of_a_layer_or_head_can_be_chosen() -> None:
         assert lines[1].split() == ["c", *values]
         assert lines[2].endswith(f"█ is {values[0]}")
         assert lines[-1].count("█") == 1
-    for place, message in (([2], "layer 2; choose from 0 to 1"), ([0, 2], "head 2; choose from 0 to 1")):
+    for place, message in (
+        ([2], "layer 2; choose from 0 to 1"),
+        ([0, 2], "head 2; choose from 0 to 1"),
+    ):
         with pytest.raises(UserError, match=message):
             attention_lines(maps, 80, place)
     single = {**maps, "maps": [{**layers[0], "weights": weights[0][:1]}]}
@@ -166,11 +179,15 @@ def test_attention_of_a_layer_or_head_can_be_chosen() -> None:
 @pytest.mark.parametrize(("height", "shown"), [(None, 40), (85, 40), (84, 39), (30, 12), (5, 3)])
 def test_long_replies_fill_the_terminal_and_no_more(height: int | None, shown: int) -> None:
     layer = {"kind": "cross", "side": "target", "columns": "source", "weights": [[[0.5, 0.5]] * 40]}
-    maps = {"context_tokens": ["a", "b"], "response_tokens": [f"t{place}" for place in range(40)], "maps": [layer]}
+    maps = {
+        "context_tokens": ["a", "b"],
+        "response_tokens": [f"t{place}" for place in range(40)],
+        "maps": [layer],
+    }
     lines = attention_lines(maps, 80, height=height)
-    assert [sum(line.startswith(f"t{place} ") for line in lines) for place in range(40)] == [2] * shown + [0] * (
-        40 - shown
-    )
+    assert [sum(line.startswith(f"t{place} ") for line in lines) for place in range(40)] == [
+        2
+    ] * shown + [0] * (40 - shown)
     assert lines[-1].startswith(f"{40 - shown} more reply token") == (shown < 40)
     assert lines[-1].endswith("`dialog-seq2seq attention` shows all") == (shown < 40)
     assert height is None or height < 11 or len(lines) < height  # a line is left for the prompt
@@ -190,7 +207,9 @@ def test_shades_grow_with_the_weight() -> None:
 
 def test_tokens_in_the_map_cannot_control_the_terminal() -> None:
     layer = {"kind": "cross", "side": "target", "columns": "source", "weights": [[[0.5, 0.5]]]}
-    lines = attention_lines({"context_tokens": ["\x1b[31m", "b"], "response_tokens": ["\x1b"], "maps": [layer]}, 80)
+    lines = attention_lines(
+        {"context_tokens": ["\x1b[31m", "b"], "response_tokens": ["\x1b"], "maps": [layer]}, 80
+    )
     assert "\x1b" not in "".join(lines)
 
 
@@ -212,16 +231,27 @@ def test_long_words_are_split() -> None:
 
 
 def test_repetition_counts_what_occurred_before() -> None:
-    turns = [NamedTurn("a", "x y z"), NamedTurn("b", "X y z"), NamedTurn("a", "x y z w"), NamedTurn("b", "q")]
+    turns = [
+        NamedTurn("a", "x y z"),
+        NamedTurn("b", "X y z"),
+        NamedTurn("a", "x y z w"),
+        NamedTurn("b", "q"),
+    ]
     report = repetition(turns)
     assert list(report) == ["all", "a", "b"]
-    assert report["all"] == pytest.approx({"repeated_turns": 1 / 4, "repeated_trigrams": 2 / 4, "distinct_2": 3 / 7})
+    assert report["all"] == pytest.approx(
+        {"repeated_turns": 1 / 4, "repeated_trigrams": 2 / 4, "distinct_2": 3 / 7}
+    )
     assert report["b"] == {"repeated_turns": 0.0, "repeated_trigrams": 0.0, "distinct_2": 1.0}
-    assert repetition([NamedTurn("a", ",,,,"), NamedTurn("a", "!")])["a"]["distinct_2"] == 0.0, "no bigrams"
+    assert repetition([NamedTurn("a", ",,,,"), NamedTurn("a", "!")])["a"]["distinct_2"] == 0.0, (
+        "no bigrams"
+    )
 
 
 def test_names_in_the_table_cannot_control_the_terminal() -> None:
-    lines = report_lines({"\x1b[31m": {"a": 0.1, "b": 0.2, "c": 0.3}, "你好": {"a": 0.1, "b": 0.2, "c": 0.3}})
+    lines = report_lines(
+        {"\x1b[31m": {"a": 0.1, "b": 0.2, "c": 0.3}, "你好": {"a": 0.1, "b": 0.2, "c": 0.3}}
+    )
     assert "\x1b" not in "".join(lines)
     assert len(set(map(display_width, lines))) == 1
 
@@ -229,5 +259,7 @@ def test_names_in_the_table_cannot_control_the_terminal() -> None:
 def test_a_saved_chat_is_named(session: Callable[..., Session], tmp_path: Path) -> None:
     chat = session("lstm")
     apply(chat, HELLO)
-    assert apply(chat, f"/save {tmp_path}/a b.jsonl").lines == (f"1 reply saved to {tmp_path}/a b.jsonl",)
+    assert apply(chat, f"/save {tmp_path}/a b.jsonl").lines == (
+        f"1 reply saved to {tmp_path}/a b.jsonl",
+    )
     assert (tmp_path / "a b.jsonl").is_file()

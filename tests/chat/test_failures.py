@@ -14,7 +14,9 @@ from dialog.generation.responder import Responder
 HELLO = "I will have the soup ."
 
 
-@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")]
+)
 def test_out_of_memory_keeps_the_conversation(
     session: Callable[..., Session], error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,9 @@ HELLO = "I will have the soup ."
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-@pytest.mark.parametrize(("run", "note"), [(0, "(stopped; the reply of transformer is empty)"), (1, "(stopped)")])
+@pytest.mark.parametrize(
+    ("run", "note"), [(0, "(stopped; the reply of transformer is empty)"), (1, "(stopped)")]
+)
 def test_kept_text_of_two_stopped_runs_is_shown(
     session: Callable[..., Session],
     capsys: pytest.CaptureFixture[str],
@@ -41,17 +43,23 @@ def test_kept_text_of_two_stopped_runs_is_shown(
     shown, last = capsys.readouterr().out.rstrip().rsplit("\n", 1)
     replies = chat.exchanges[-1].replies
     assert last == note
-    words = [f"{name}: {reply}".split() for name, reply in zip(chat.names, replies, strict=True) if reply]
+    words = [
+        f"{name}: {reply}".split() for name, reply in zip(chat.names, replies, strict=True) if reply
+    ]
     if columns == 80:
         assert shown.split() == [word for reply in words for word in reply]
     else:
-        assert sorted(shown.split()) == sorted([*(word for reply in words for word in reply), *["transformer:"][run:]])
+        assert sorted(shown.split()) == sorted(
+            [*(word for reply in words for word in reply), *["transformer:"][run:]]
+        )
     Screen(chat).show("And ?")
     assert len(chat.exchanges) == 2
 
 
 def test_nothing_generated_changes_nothing(
-    session: Callable[..., Session], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    session: Callable[..., Session],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     chat = session("lstm", "transformer")
 

@@ -29,14 +29,18 @@ def test_replies_are_those_of_respond(session: Callable[..., Session], family: s
 
 @pytest.mark.parametrize("name", ["greedy", "sampling"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_pieces_arrive_one_by_one_and_are_the_reply(session: Callable[..., Session], family: str, name: str) -> None:
+def test_pieces_arrive_one_by_one_and_are_the_reply(
+    session: Callable[..., Session], family: str, name: str
+) -> None:
     chat = session(family)
     chat.change(lambda settings: settings.select(name))
     pieces: list[str] = []
     (reply,) = chat.answer(HELLO, lambda number, piece: pieces.append(piece))
     assert "".join(pieces) == reply
     assert pieces.index("") == len(pieces) - 1
-    (candidate,) = chat.n_best(1)[0][1] if name == "sampling" else chat.runs[0].responder.respond([[HELLO]])[0]
+    (candidate,) = (
+        chat.n_best(1)[0][1] if name == "sampling" else chat.runs[0].responder.respond([[HELLO]])[0]
+    )
     assert candidate.text == reply
     assert len(pieces) - 1 >= candidate.tokens // 2 > 1
 
@@ -78,7 +82,13 @@ def test_undo_and_reset_remove_turns(session: Callable[..., Session]) -> None:
     assert chat.retry() == first
     chat.reset()
     assert chat.exchanges == []
-    for empty in (chat.undo, chat.retry, chat.attention, lambda: chat.n_best(2), lambda: chat.save(Path("none"))):
+    for empty in (
+        chat.undo,
+        chat.retry,
+        chat.attention,
+        lambda: chat.n_best(2),
+        lambda: chat.save(Path("none")),
+    ):
         with pytest.raises(UserError, match="the conversation is empty"):
             empty()
 
@@ -112,7 +122,9 @@ def test_a_stopped_reply_is_kept_as_far_as_shown(session: Callable[..., Session]
 
 
 @pytest.mark.parametrize("stopped", [0, 1])
-def test_two_stopped_replies_are_kept_as_far_as_generated(session: Callable[..., Session], stopped: int) -> None:
+def test_two_stopped_replies_are_kept_as_far_as_generated(
+    session: Callable[..., Session], stopped: int
+) -> None:
     chat = session("lstm", "transformer")
     whole = chat.answer(HELLO)
     with pytest.raises(KeyboardInterrupt):
@@ -123,12 +135,17 @@ def test_two_stopped_replies_are_kept_as_far_as_generated(session: Callable[...,
     assert whole[stopped].startswith(replies[stopped])
     assert replies[stopped] != whole[stopped]
     assert replies[0] == whole[0] or stopped == 0
-    expected = [run.respond([HELLO, reply, "And ?"]).text for run, reply in zip(chat.runs, replies, strict=True)]
+    expected = [
+        run.respond([HELLO, reply, "And ?"]).text
+        for run, reply in zip(chat.runs, replies, strict=True)
+    ]
     assert len(chat.attention()) == 2
     assert chat.answer("And ?") == expected
 
 
-def test_a_turn_without_a_reply_is_taken_back(session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_turn_without_a_reply_is_taken_back(
+    session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
     chat = session("lstm", "transformer")
     replies = chat.answer(HELLO)
 
@@ -146,10 +163,14 @@ def test_a_turn_without_a_reply_is_taken_back(session: Callable[..., Session], m
 
 def test_attention_is_over_the_tokens_of_the_search(session: Callable[..., Session]) -> None:
     chat = session("lstm")
-    chat.change(lambda settings: settings.change({"temperature": 20, "max_length": 12, "min_length": 12}))
+    chat.change(
+        lambda settings: settings.change({"temperature": 20, "max_length": 12, "min_length": 12})
+    )
     (reply,) = chat.answer(HELLO)
     (candidate, *_), *_ = chat.runs[0].responder.respond([[HELLO]], chat.settings[0].component)
-    by_search, by_text = (chat.runs[0].attention([HELLO], response) for response in (candidate, reply))
+    by_search, by_text = (
+        chat.runs[0].attention([HELLO], response) for response in (candidate, reply)
+    )
     assert by_search["response_tokens"] != by_text["response_tokens"]
     assert chat.attention()[0]["response_tokens"] == by_search["response_tokens"]
     with pytest.raises(KeyboardInterrupt):

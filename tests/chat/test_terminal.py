@@ -48,7 +48,9 @@ class Terminal:
         self.until(">")
 
     def until(self, text: str) -> str:
-        """Return the output up to a text, without escape codes; the editor may move the cursor instead of a space."""
+        """Return the output up to a text, without escape codes; the editor may move the cursor
+        instead of a space.
+        """
         wanted = re.compile(rb"\s*".join(map(re.escape, text.encode().split())))
         deadline = time.monotonic() + TIMEOUT
         while not (match := wanted.search(plain := ESCAPES.sub(b"", self.seen))):
@@ -88,7 +90,9 @@ def begin_reply(chat: Terminal, tokens: int) -> None:
     chat.until("Ctrl-D ends.")
     chat.until(">")
     limits = f"min_length={tokens}", f"max_length={tokens + 1000}"
-    chat.enter(f"/set prefix=Hallo {limits[1]} {limits[0]}", f"{limits[0]}, {limits[1]}, prefix=Hallo")
+    chat.enter(
+        f"/set prefix=Hallo {limits[1]} {limits[0]}", f"{limits[0]}, {limits[1]}, prefix=Hallo"
+    )
     chat.type(f"{HELLO}\r")
     chat.until("Hallo")
 
@@ -99,7 +103,9 @@ def take_terminal() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def test_terminal_edits_stops_sets_and_quits(trained: Callable[[str], Path], tmp_path: Path) -> None:
+def test_terminal_edits_stops_sets_and_quits(
+    trained: Callable[[str], Path], tmp_path: Path
+) -> None:
     with terminal(str(trained("lstm"))) as chat:
         before = termios.tcgetattr(chat.end)
         begin_reply(chat, tokens=19000)
@@ -116,7 +122,9 @@ def test_terminal_edits_stops_sets_and_quits(trained: Callable[[str], Path], tmp
         chat.type("/quit\r")
         assert chat.child.wait(60) == 0
         assert termios.tcgetattr(chat.end) == before
-    first, second = [json.loads(line) for line in (tmp_path / "chat.jsonl").read_text("utf-8").splitlines()]
+    first, second = [
+        json.loads(line) for line in (tmp_path / "chat.jsonl").read_text("utf-8").splitlines()
+    ]
     assert first["context"] == [HELLO]
     assert first["response"].startswith("Hallo")
     assert second["context"] == [HELLO, first["response"], "Hi there ."]
@@ -152,7 +160,18 @@ def test_pipe_gives_one_line_for_each(trained: Callable[[str], Path]) -> None:
     from dialog.runs.load import load
 
     run = trained("transformer")
-    lines = [HELLO, "/retry", "/why", "/undo", "Hello \x1b[31m", "/bad", "", HELLO, "/quit", "never read"]
+    lines = [
+        HELLO,
+        "/retry",
+        "/why",
+        "/undo",
+        "Hello \x1b[31m",
+        "/bad",
+        "",
+        HELLO,
+        "/quit",
+        "never read",
+    ]
     done = process("chat", str(run), stdin="\n".join(lines))
     first, again, attention, undone, hello, last = done.out.splitlines()
     assert (first, undone) == (load(run).respond([HELLO]).text, f"removed: {HELLO}")
@@ -168,7 +187,9 @@ def test_pipe_gives_one_line_for_each(trained: Callable[[str], Path]) -> None:
 
 @pytest.mark.parametrize("typed", ["\x1b[31m", "\x1b[M123", "\x1b[<1;2m", "\x1b[1;2;3M"])
 def test_typed_escape_codes_are_left_out(typed: str, caplog: pytest.LogCaptureFixture) -> None:
-    """They look like the events of a mouse; the editor prints a traceback for one that is not complete."""
+    """They look like the events of a mouse; the editor prints a traceback for one that is not
+    complete.
+    """
     with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
         keys.send_text(f"a{typed}")
         later = partial(call_soon, keys.send_text, "b\r")  # in a read of its own
@@ -196,7 +217,11 @@ def test_self_chat_is_printed_and_measured(trained: Callable[[str], Path]) -> No
     assert (start, blank, header.split()[0]) == (f"start: {HELLO}", "", "repeated")
     assert [turn.split(":")[0] for turn in turns] == ["lstm", "transformer", "lstm"]
     assert everything.startswith("all ")
-    result = json.loads(process("chat", *runs, "generation=top_p", "--self-chat", "3", "--start", HELLO, "--json").out)
+    result = json.loads(
+        process(
+            "chat", *runs, "generation=top_p", "--self-chat", "3", "--start", HELLO, "--json"
+        ).out
+    )
     assert [f"{turn['name']}: {turn['text']}" for turn in result["turns"]] == turns
     assert list(result["repetition"]) == ["all", "lstm", "transformer"]
 

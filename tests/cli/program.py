@@ -47,14 +47,23 @@ class Done(NamedTuple):
 def process(*arguments: str, start: tuple[str, ...] = ("-m", "dialog"), stdin: str = "") -> Done:
     """Run a real process."""
     done = subprocess.run(
-        [sys.executable, *start, *arguments], input=stdin, capture_output=True, text=True, encoding="utf-8", timeout=120
+        [sys.executable, *start, *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=120,
     )
     return Done(done.returncode, done.stdout, done.stderr)
 
 
 def series(commands: Sequence[Sequence[str]]) -> list[Done]:
-    """Run commands one after the other in one new process, with the heavy packages that are loaded after each."""
-    done = process("-c", SERIES % (HEAVY,), start=(), stdin=json.dumps([list(command) for command in commands]))
+    """Run commands one after the other in one new process, with the heavy packages that are loaded
+    after each.
+    """
+    done = process(
+        "-c", SERIES % (HEAVY,), start=(), stdin=json.dumps([list(command) for command in commands])
+    )
     assert done.code == 0, done.err
     return [Done(*each) for each in json.loads(done.out)]
 
@@ -62,5 +71,6 @@ def series(commands: Sequence[Sequence[str]]) -> list[Done]:
 def files(folder: Path) -> dict[str, bytes | None]:
     """The content of every file in a folder."""
     return {
-        path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")
+        path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else None
+        for path in folder.rglob("*")
     }

@@ -21,7 +21,9 @@ TURNS = [argument for turn in CONTEXT for argument in ("--context", turn)]
 
 
 def check_equal(content: dict[str, Any], reading: AttentionReading) -> None:
-    """Compare the JSON of a file with a reading, whose weights are arrays; its numbers are exact."""
+    """Compare the JSON of a file with a reading, whose weights are arrays; its numbers are
+    exact.
+    """
     maps = [{**one, "weights": one["weights"].tolist()} for one in reading["maps"]]
     rolled = None if reading["rollout"] is None else reading["rollout"].tolist()
     assert content == {**reading, "maps": maps, "rollout": rolled}
@@ -33,18 +35,24 @@ def test_every_format_shows_the_response(
 ) -> None:
     run = trained(family)
     for suffix in ("json", "svg", "png", "html"):
-        done = call("attention", str(run), *TURNS, "--response", "Fine .", "--output", f"map.{suffix}")
+        done = call(
+            "attention", str(run), *TURNS, "--response", "Fine .", "--output", f"map.{suffix}"
+        )
         assert done.code == 0, done.err
     maps = json.loads((here / "map.json").read_text(encoding="utf-8"))
     check_equal(maps, dialog.load(run).attention(CONTEXT, "Fine ."))
     for one in maps["maps"]:
-        assert all(sum(row) == pytest.approx(1, abs=1e-5) for head in one["weights"] for row in head)
+        assert all(
+            sum(row) == pytest.approx(1, abs=1e-5) for head in one["weights"] for row in head
+        )
     with Image.open(here / "map.png") as image:
         assert min(image.size) > 100
     page = (here / "map.html").read_text(encoding="utf-8")
     assert "<script>alert" not in page
     assert "&lt;script&gt;" in page
-    data = json.loads(page.partition('<script type="application/json">')[2].partition("</script>")[0])
+    data = json.loads(
+        page.partition('<script type="application/json">')[2].partition("</script>")[0]
+    )
     (packed,) = data["examples"][0]["readings"]
     names = [one["name"] for one in maps["maps"]] + ["rollout"] * (family == "transformer")
     assert [one["name"] for one in packed["maps"]] == names
@@ -53,14 +61,20 @@ def test_every_format_shows_the_response(
         "turn 2, other speaker",
         "end",
     ]
-    exact = [one["weights"] for one in maps["maps"]] + [[maps["rollout"]]] * (family == "transformer")
+    exact = [one["weights"] for one in maps["maps"]] + [[maps["rollout"]]] * (
+        family == "transformer"
+    )
     for one, weights in zip(packed["maps"], exact, strict=True):
-        rounded = np.frombuffer(base64.b64decode(one["weights"]), "<u2").reshape(one["shape"]) / 65535
+        rounded = (
+            np.frombuffer(base64.b64decode(one["weights"]), "<u2").reshape(one["shape"]) / 65535
+        )
         np.testing.assert_allclose(rounded, weights, atol=0.5 / 65535 + 1e-9)
     assert (here / "map.svg").read_text(encoding="utf-8").startswith("<svg")
 
 
-def test_the_chosen_map_is_drawn(here: Path, call: Callable[..., Done], trained: Callable[[str], Path]) -> None:
+def test_the_chosen_map_is_drawn(
+    here: Path, call: Callable[..., Done], trained: Callable[[str], Path]
+) -> None:
     run, name = trained("transformer"), "encoder.layers.0.self_attention"
     options = [*TURNS, "--response", "Fine .", "--layer", name, "--head", "1"]
     for suffix in ("svg", "html", "png"):
@@ -72,7 +86,9 @@ def test_the_chosen_map_is_drawn(here: Path, call: Callable[..., Done], trained:
     assert f'"first":{{"map":"{name}","head":1}}' in (here / "map.html").read_text(encoding="utf-8")
 
 
-def test_two_runs_are_on_one_page(here: Path, call: Callable[..., Done], trained: Callable[[str], Path]) -> None:
+def test_two_runs_are_on_one_page(
+    here: Path, call: Callable[..., Done], trained: Callable[[str], Path]
+) -> None:
     runs = [str(trained(family)) for family in ("lstm", "transformer")]
     done = call("attention", *runs, *TURNS, "--output", "map.html")
     assert done.code == 0, done.err
@@ -83,7 +99,9 @@ def test_two_runs_are_on_one_page(here: Path, call: Callable[..., Done], trained
     for name in ("decoder.attention", "decoder.layers.0.cross_attention"):  # one run has it
         done = call("attention", *runs, *TURNS, "--layer", name, "--output", f"{name}.html")
         assert done.code == 0, done.err
-        assert f'"first":{{"map":"{name}","head":null}}' in (here / f"{name}.html").read_text(encoding="utf-8")
+        assert f'"first":{{"map":"{name}","head":null}}' in (here / f"{name}.html").read_text(
+            encoding="utf-8"
+        )
 
 
 def test_a_picture_prints_what_is_not_read(
@@ -91,7 +109,15 @@ def test_a_picture_prints_what_is_not_read(
 ) -> None:
     turns = [argument for number in range(9) for argument in ("--context", f"Turn {number} .")]
     for suffix in ("svg", "png"):
-        done = call("attention", str(trained("lstm")), *turns, "--response", "Fine .", "--output", f"map.{suffix}")
+        done = call(
+            "attention",
+            str(trained("lstm")),
+            *turns,
+            "--response",
+            "Fine .",
+            "--output",
+            f"map.{suffix}",
+        )
         assert (done.code, done.out) == (0, "")
         assert "not read: the first " in done.err or "are not read" in done.err
 
@@ -115,16 +141,29 @@ def test_a_response_is_generated_if_none_is_given(
             ["--output", "a.svg", "--layer", "decoder.atention"],
             "unknown --layer 'decoder.atention'; did you mean 'decoder.attention'?",
         ),
-        (["--output", "a.png", "--head", "7"], "unknown --head of decoder.attention '7'; choose from 0"),
+        (
+            ["--output", "a.png", "--head", "7"],
+            "unknown --head of decoder.attention '7'; choose from 0",
+        ),
         (["--output", "a.json", "--head", "0"], "--head: a.json has all maps"),
         (["--output", "a.svg", "--bertviz"], "--bertviz writes .html, not .svg"),
         (["--output", "a.svg", "--json"], "--json: only with --statistics or --importance"),
-        (["--output", "a.svg", "--split", "test", "--sample", "9"], "--split, --sample: only with --statistics or"),
-        (["--output", "a.svg", "--context", "caf\udce9"], "--context: the text is not UTF-8; check the encoding"),
+        (
+            ["--output", "a.svg", "--split", "test", "--sample", "9"],
+            "--split, --sample: only with --statistics or",
+        ),
+        (
+            ["--output", "a.svg", "--context", "caf\udce9"],
+            "--context: the text is not UTF-8; check the encoding",
+        ),
     ],
 )
 def test_arguments_that_do_not_fit(
-    options: list[str], message: str, here: Path, call: Callable[..., Done], trained: Callable[[str], Path]
+    options: list[str],
+    message: str,
+    here: Path,
+    call: Callable[..., Done],
+    trained: Callable[[str], Path],
 ) -> None:
     (here / "taken.svg").touch()
     done = call("attention", str(trained("lstm")), *TURNS, "--response", "Fine .", *options)

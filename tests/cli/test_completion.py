@@ -25,7 +25,9 @@ finally:
 
 def completed(*arguments: str) -> list[str]:
     *before, incomplete = arguments
-    items = ShellComplete(program, {}, "dialog-seq2seq", COMPLETION).get_completions(before, incomplete)
+    items = ShellComplete(program, {}, "dialog-seq2seq", COMPLETION).get_completions(
+        before, incomplete
+    )
     return [item.value for item in items if item.type == "plain"]
 
 
@@ -36,16 +38,30 @@ def test_verbs_are_completed() -> None:
 
 
 @pytest.mark.parametrize(
-    "verb", ["train", "show", "prepare", "inspect", "tune", "benchmark", "compare", "sweep", "recipes copy"]
+    "verb",
+    [
+        "train",
+        "show",
+        "prepare",
+        "inspect",
+        "tune",
+        "benchmark",
+        "compare",
+        "sweep",
+        "recipes copy",
+    ],
 )
 def test_recipes_are_completed(verb: str) -> None:
     assert completed(*verb.split(), "") == list(shipped_recipes())
     assert completed(*verb.split(), "quickstart/t") == [TRANSFORMER]
 
 
-@pytest.mark.parametrize("verb", ["train", "show", "prepare", "inspect", "tune", "benchmark", "compare", "sweep"])
+@pytest.mark.parametrize(
+    "verb", ["train", "show", "prepare", "inspect", "tune", "benchmark", "compare", "sweep"]
+)
 def test_keys_of_a_recipe_are_completed(verb: str) -> None:
-    assert completed(verb, TRANSFORMER, "model.encoder.h") == ["model.encoder.heads="]  # of its component
+    # of its component
+    assert completed(verb, TRANSFORMER, "model.encoder.h") == ["model.encoder.heads="]
     assert completed(verb, TRANSFORMER, "trainer.max_steps=3", "data.batch_") == [
         "data.batch_tokens=",
         "data.batch_examples=",
@@ -53,10 +69,13 @@ def test_keys_of_a_recipe_are_completed(verb: str) -> None:
     assert completed(verb, "no/such/recipe", "trainer.max_s") == ["trainer.max_steps="]
 
 
-@pytest.mark.parametrize("verb", ["evaluate", "respond", "chat", "serve", "export", "attention", "tune-generation"])
+@pytest.mark.parametrize(
+    "verb", ["evaluate", "respond", "chat", "serve", "export", "attention", "tune-generation"]
+)
 def test_keys_of_a_run_are_completed(verb: str, tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text(
-        compose("quickstart/lstm_bahdanau", ["generation.search={name: beam, width: 3}"]).yaml(), encoding="utf-8"
+        compose("quickstart/lstm_bahdanau", ["generation.search={name: beam, width: 3}"]).yaml(),
+        encoding="utf-8",
     )
     assert completed(verb, str(tmp_path), "generation.search.w") == ["generation.search.width="]
 

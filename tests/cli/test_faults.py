@@ -1,4 +1,6 @@
-"""Two real processes that Lightning has started; one is killed or stopped, both end soon and print the cause."""
+"""Two real processes that Lightning has started; one is killed or stopped, both end soon and print
+the cause.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +36,21 @@ class Training:
 
     def __init__(self, folder: Path) -> None:
         self.record = folder / "run" / "metrics.jsonl"
-        command = ["-m", "dialog", "train", "quickstart/transformer", *SETTINGS, "--output", folder / "run"]
+        command = [
+            "-m",
+            "dialog",
+            "train",
+            "quickstart/transformer",
+            *SETTINGS,
+            "--output",
+            folder / "run",
+        ]
         variables = {"OMP_NUM_THREADS": "1", "DIALOG_SILENCE": "4"}
         self.errors = folder / "errors"
         with self.errors.open("w", encoding="utf-8") as errors:
-            self.first = subprocess.Popen([sys.executable, *command], env={**os.environ, **variables}, stderr=errors)
+            self.first = subprocess.Popen(
+                [sys.executable, *command], env={**os.environ, **variables}, stderr=errors
+            )
         self.pids = [self.first.pid]
 
     def output(self) -> str:
@@ -80,7 +92,10 @@ def trainings(tmp_path: Path) -> Iterator[list[Training]]:
 
 
 def test_killed_or_stopped_process_ends_both(trainings: list[Training]) -> None:
-    faults = [(signal.SIGKILL, 1, "is gone: killed"), (signal.SIGSTOP, 0, "has sent nothing for 4 s: stopped")]
+    faults = [
+        (signal.SIGKILL, 1, "is gone: killed"),
+        (signal.SIGSTOP, 0, "has sent nothing for 4 s: stopped"),
+    ]
     for training, (number, place, _) in zip(trainings, faults, strict=True):
         training.wait_for_steps()
         os.kill(training.pids[place], number)
@@ -88,7 +103,12 @@ def test_killed_or_stopped_process_ends_both(trainings: list[Training]) -> None:
         training.wait()
         assert training.first.returncode == 1, training.output()
         lines = [
-            line for line in training.output().splitlines() if f"process {place} (pid {training.pids[place]} " in line
+            line
+            for line in training.output().splitlines()
+            if f"process {place} (pid {training.pids[place]} " in line
         ]
         assert lines, training.output()
-        assert all(re.match(rf"dialog: process {place} \(pid \d+ on \S+\) {message}", line) for line in lines)
+        assert all(
+            re.match(rf"dialog: process {place} \(pid \d+ on \S+\) {message}", line)
+            for line in lines
+        )

@@ -17,7 +17,9 @@ pytestmark = pytest.mark.usefixtures("here")
 
 def test_help_shows_an_example_and_loads_nothing_heavy() -> None:
     names = ["", *VERBS]
-    for verb, done in zip(names, series([[*verb.split(), "--help"] for verb in names]), strict=True):
+    for verb, done in zip(
+        names, series([[*verb.split(), "--help"] for verb in names]), strict=True
+    ):
         text = " ".join(done.out.replace("echo '{", f"dialog-seq2seq {verb} ").split())
         assert (done.code, done.err, done.loaded) == (0, "", []), verb
         assert done.out.startswith("Usage: "), verb
@@ -34,7 +36,9 @@ def test_help_lists_every_verb_and_is_the_default() -> None:
 def test_help_is_quick() -> None:
     used = []
     for _ in range(3):
-        child = subprocess.Popen([sys.executable, "-m", "dialog", "--help"], stdout=subprocess.DEVNULL)
+        child = subprocess.Popen(
+            [sys.executable, "-m", "dialog", "--help"], stdout=subprocess.DEVNULL
+        )
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         used.append(usage.ru_utime + usage.ru_stime)

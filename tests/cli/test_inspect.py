@@ -26,20 +26,38 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DIALOG_CACHE", str(tmp_path / "cache"))
     splits = {
-        "train": [SHARED, ["Hi !", "Hello ."], ["Hi !", "Hello ."], ["I see __eou__", "you\u00a0do"]],
+        "train": [
+            SHARED,
+            ["Hi !", "Hello ."],
+            ["Hi !", "Hello ."],
+            ["I see __eou__", "you\u00a0do"],
+        ],
         "validation": [["Good morning .", "Good night ."]],
         "test": [["Well ?", *SHARED], ["It is cold outside .", "Take a coat 🙂"]],
     }
     for split, dialogues in splits.items():
-        lines = (json.dumps({"id": f"{split}{n}", "turns": turns}) for n, turns in enumerate(dialogues))
+        lines = (
+            json.dumps({"id": f"{split}{n}", "turns": turns}) for n, turns in enumerate(dialogues)
+        )
         (tmp_path / f"{split}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return tmp_path
 
 
 def process(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "dialog", "inspect", "quickstart/transformer", "data.corpus={name: jsonl}"]
+    command = [
+        sys.executable,
+        "-m",
+        "dialog",
+        "inspect",
+        "quickstart/transformer",
+        "data.corpus={name: jsonl}",
+    ]
     return subprocess.run(
-        [*command, f"data.path={folder}", *arguments], capture_output=True, text=True, encoding="utf-8", timeout=120
+        [*command, f"data.path={folder}", *arguments],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=120,
     )
 
 
@@ -60,12 +78,19 @@ def test_json_is_complete_and_reproducible(corpus: Path) -> None:
     assert found == json.loads(second.stdout)
     assert found["splits"]["train"] == {"dialogues": 4, "turns": 8}
     findings = found["findings"]
-    assert (findings["leak"]["test"]["leaked"], findings["leak"]["test"]["clean"]) == (["test0"], ["test1"])
-    assert findings["duplicates"]["normalisations"]["verbatim"]["repeated"]["train"]["dialogues"] == 1
+    assert (findings["leak"]["test"]["leaked"], findings["leak"]["test"]["clean"]) == (
+        ["test0"],
+        ["test1"],
+    )
+    assert (
+        findings["duplicates"]["normalisations"]["verbatim"]["repeated"]["train"]["dialogues"] == 1
+    )
     assert findings["reserved"]["__eou__"]["train"] == 1
     assert findings["characters"]["odd"]["U+00A0"]["first"] == "train3 (train.jsonl:4)"
     assert findings["tokens"]["test"]["parts"] > 0
-    assert all({"state", "headline", "summary", "advice"} <= set(each) for each in findings.values())
+    assert all(
+        {"state", "headline", "summary", "advice"} <= set(each) for each in findings.values()
+    )
     assert "On the big table ." in (corpus / "page.html").read_text(encoding="utf-8")
 
 
@@ -81,19 +106,35 @@ def test_control_characters_are_escaped(corpus: Path) -> None:
     hostile = "\x1b]0;x\x07\x7f\x9b31m\u202e\u2028 你好"
     row = {"id": hostile, "turns": [{"speaker": hostile, "text": hostile}] * 2}
     for split in ("train", "test"):
-        (corpus / f"{split}.jsonl").write_text(json.dumps(row, ensure_ascii=False), encoding="utf-8")
+        (corpus / f"{split}.jsonl").write_text(
+            json.dumps(row, ensure_ascii=False), encoding="utf-8"
+        )
     for arguments in (["--json"], []):
         done = process(corpus, "--no-tokens", *arguments)
         assert done.returncode == 0, done.stderr
         assert printable(done.stdout) == done.stdout
         assert "你好" in done.stdout
-        assert not arguments or hostile in json.loads(done.stdout)["findings"]["leak"]["test"]["leaked"]
+        assert (
+            not arguments
+            or hostile in json.loads(done.stdout)["findings"]["leak"]["test"]["leaked"]
+        )
 
 
 def test_needs_no_torch(corpus: Path) -> None:
-    code = "import sys; from dialog.cli import main\ntry:\n    main()\nfinally:\n    print('torch' in sys.modules)"
-    arguments = ["inspect", "quickstart/transformer", "data.corpus={name: jsonl}", f"data.path={corpus}", "--json"]
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=120)
+    code = (
+        "import sys; from dialog.cli import main\ntry:\n    main()\nfinally:\n    print('torch' in"
+        " sys.modules)"
+    )
+    arguments = [
+        "inspect",
+        "quickstart/transformer",
+        "data.corpus={name: jsonl}",
+        f"data.path={corpus}",
+        "--json",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("False\n")
 
@@ -131,7 +172,9 @@ def test_page_is_never_overwritten(corpus: Path) -> None:
     assert (corpus / "page.html").read_text() == "mine"
 
 
-@pytest.mark.parametrize("page", ["nowhere/x.html", "train.jsonl/x.html", f"{'x' * 300}.html"], ids=len)
+@pytest.mark.parametrize(
+    "page", ["nowhere/x.html", "train.jsonl/x.html", f"{'x' * 300}.html"], ids=len
+)
 def test_page_path_is_checked_before_the_corpus_is_read(corpus: Path, page: str) -> None:
     done = process(corpus / "no corpus", "--html", page)
     assert (done.returncode, done.stdout) == (2, "")
@@ -152,10 +195,18 @@ def test_text_is_printed_if_the_page_fails(corpus: Path, monkeypatch: pytest.Mon
         raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr("dialog.inspection.html.write_html", fails)
-    arguments = ["quickstart/transformer", "data.corpus={name: jsonl}", f"data.path={corpus}", "--no-tokens"]
+    arguments = [
+        "quickstart/transformer",
+        "data.corpus={name: jsonl}",
+        f"data.path={corpus}",
+        "--no-tokens",
+    ]
     done = CliRunner().invoke(inspect, [*arguments, "--html", "page.html"])
     assert isinstance(done.exception, UserError)
-    assert str(done.exception) == "page.html: cannot be written (Input/output error); choose another --html"
+    assert (
+        str(done.exception)
+        == "page.html: cannot be written (Input/output error); choose another --html"
+    )
     assert "✗ Leaks between splits" in done.stdout
 
 
@@ -170,5 +221,7 @@ def test_unreadable_corpus_is_reported_once(corpus: Path) -> None:
     (corpus / "train.jsonl").unlink()
     done = process(corpus)
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith(f"dialog: {corpus / 'train.jsonl'} does not exist")
+    assert done.stderr.splitlines()[-1].startswith(
+        f"dialog: {corpus / 'train.jsonl'} does not exist"
+    )
     assert done.stderr.count("does not exist") == 1

@@ -58,7 +58,10 @@ def output(process: subprocess.Popen[str]) -> str:
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [
+        json.loads(line)
+        for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
 
 
 def test_two_nodes_equal_one_process_that_accumulates(tmp_path: Path) -> None:
@@ -68,9 +71,26 @@ def test_two_nodes_equal_one_process_that_accumulates(tmp_path: Path) -> None:
 
     overrides = [*SETTINGS, "trainer.accumulate_grad_batches=2", "trainer.val_check_interval=12"]
     train(compose(RECIPE, overrides), tmp_path / "one", quiet=True)
-    meeting = ["--nnodes=2", "--nproc-per-node=1", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{free_port()}"]
-    command = ["-m", "dialog", "train", RECIPE, *SETTINGS, "trainer.num_nodes=2", "--output", str(tmp_path / "two")]
-    nodes = [start("torch.distributed.run", *meeting, "--local-addr=127.0.0.1", *command) for _ in range(2)]
+    meeting = [
+        "--nnodes=2",
+        "--nproc-per-node=1",
+        "--rdzv-backend=c10d",
+        f"--rdzv-endpoint=127.0.0.1:{free_port()}",
+    ]
+    command = [
+        "-m",
+        "dialog",
+        "train",
+        RECIPE,
+        *SETTINGS,
+        "trainer.num_nodes=2",
+        "--output",
+        str(tmp_path / "two"),
+    ]
+    nodes = [
+        start("torch.distributed.run", *meeting, "--local-addr=127.0.0.1", *command)
+        for _ in range(2)
+    ]
     assert sorted(output(node).strip() for node in nodes) == ["", str(tmp_path / "two")]
     one, two = lines(tmp_path / "one"), lines(tmp_path / "two")
     assert len([line for line in two if "train/loss" in line]) == 6
@@ -85,7 +105,8 @@ def test_two_nodes_equal_one_process_that_accumulates(tmp_path: Path) -> None:
 def test_two_processes_evaluate_as_one(trained: Callable[[str], Path], tmp_path: Path) -> None:
     run = shutil.copytree(trained("lstm"), tmp_path / "run")
     files = [
-        run / "evaluation" / "test" / name for name in ("metrics.json", "responses.jsonl", "statistics.safetensors")
+        run / "evaluation" / "test" / name
+        for name in ("metrics.json", "responses.jsonl", "statistics.safetensors")
     ]
     expected = {file.name: file.read_bytes() for file in files}
     shutil.rmtree(run / "evaluation")
@@ -114,14 +135,28 @@ def test_two_processes_evaluate_as_one(trained: Callable[[str], Path], tmp_path:
 @pytest.mark.parametrize(
     ("variables", "processes", "message"),
     [
-        ({"TORCHELASTIC_RUN_ID": "a", "WORLD_SIZE": "2"}, 4, "torchrun started 2 processes, .* is 4; make them equal"),
-        ({"SLURM_STEP_NUM_TASKS": "8", "SLURM_NTASKS": "8"}, 4, "srun started 8 processes, .* is 4; make them equal"),
+        (
+            {"TORCHELASTIC_RUN_ID": "a", "WORLD_SIZE": "2"},
+            4,
+            "torchrun started 2 processes, .* is 4; make them equal",
+        ),
+        (
+            {"SLURM_STEP_NUM_TASKS": "8", "SLURM_NTASKS": "8"},
+            4,
+            "srun started 8 processes, .* is 4; make them equal",
+        ),
         ({"SLURM_STEP_NUM_TASKS": "8", "SLURM_NTASKS": "8"}, 1, "srun started 8 processes"),
-        ({"SLURM_NTASKS": "4", "SLURM_JOB_NAME": "train"}, 4, "one process of a SLURM job, .* srun --ntasks-per-node"),
+        (
+            {"SLURM_NTASKS": "4", "SLURM_JOB_NAME": "train"},
+            4,
+            "one process of a SLURM job, .* srun --ntasks-per-node",
+        ),
         ({}, 10_000, "10000 processes for [0-9]+ cores; lower devices"),
     ],
 )
-def test_wrong_number_of_started_processes(variables: dict[str, str], processes: int, message: str) -> None:
+def test_wrong_number_of_started_processes(
+    variables: dict[str, str], processes: int, message: str
+) -> None:
     with pytest.raises(UserError, match=message):
         check_world_size(processes, variables)
 
@@ -149,7 +184,9 @@ def test_other_sharded_strategies_are_unsupported(strategy: str) -> None:
 
 @pytest.mark.parametrize("precision", ["16-mixed", "64-true"])
 def test_precisions_that_fsdp_does_not_support(precision: str) -> None:
-    with pytest.raises(UserError, match=f"fsdp does not support precision {precision}; use 32-true, .* ddp"):
+    with pytest.raises(
+        UserError, match=f"fsdp does not support precision {precision}; use 32-true, .* ddp"
+    ):
         check_strategy("fsdp", precision)
     check_strategy("fsdp", "bf16-mixed")
     check_strategy("ddp", precision)

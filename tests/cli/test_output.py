@@ -24,9 +24,13 @@ def test_light_verbs_load_nothing_heavy() -> None:
     for done in (listing, rows, shown, as_json):
         assert (done.code, done.err, done.loaded) == (0, "", [])
     assert f"\n{TRANSFORMER} " in listing.out
-    assert {row["name"]: row["decoder"] for row in json.loads(rows.out)}[TRANSFORMER] == "transformer"
+    assert {row["name"]: row["decoder"] for row in json.loads(rows.out)}[
+        TRANSFORMER
+    ] == "transformer"
     lines = dict(line.split("  # ") for line in shown.out.rstrip("\n").split("\n"))
-    places = {key.split(": ")[0]: (key.split(": ")[1].strip(), place) for key, place in lines.items()}
+    places = {
+        key.split(": ")[0]: (key.split(": ")[1].strip(), place) for key, place in lines.items()
+    }
     assert places["seed"] == ("5", "command line")
     assert places["trainer.num_nodes"][1] == "default"
     assert re.search(r"configs/data/builtin.yaml:\d+$", places["data.corpus.name"][1])
@@ -44,7 +48,9 @@ def test_prepare_needs_no_torch_and_works_once(here: Path) -> None:
     assert "torch" not in done.loaded
     manifest = json.loads(done.out)
     assert manifest["splits"]["train"]["examples"] == 3
-    assert all(plan["number"] > 0 and 0 <= plan["padding"] < 1 for plan in manifest["batches"].values())
+    assert all(
+        plan["number"] > 0 and 0 <= plan["padding"] < 1 for plan in manifest["batches"].values()
+    )
     before = files(Path("cache"))
     (again,) = series([command])
     assert json.loads(again.out) == manifest
@@ -77,7 +83,9 @@ def test_parts_lists_arguments_and_defaults(call: Callable[..., Done]) -> None:
     shown = call("parts", "attentions").out
     assert "  additive(size)\n" in shown
     assert "encoders" not in shown
-    assert json.loads(call("parts", "corpora", "csv", "--json").out) == {"corpora": {"csv": found["corpora"]["csv"]}}
+    assert json.loads(call("parts", "corpora", "csv", "--json").out) == {
+        "corpora": {"csv": found["corpora"]["csv"]}
+    }
     described = call("parts", "encoders", "lstm").out
     assert described.startswith(f"encoders\n  lstm({', '.join(found['encoders']['lstm'])[:4]}")
     assert "``uniform``" in described  # of its settings
@@ -88,7 +96,12 @@ def test_show_prints_examples_and_modules(call: Callable[..., Done]) -> None:
     done = call("show", TRANSFORMER, *TINY, "--examples", "2", "--model")
     assert done.code == 0
     lines = done.out.rstrip("\n").split("\n")
-    assert [line.split(":")[0] for line in lines[-4:]] == ["0 source", "0 target", "1 source", "1 target"]
+    assert [line.split(":")[0] for line in lines[-4:]] == [
+        "0 source",
+        "0 target",
+        "1 source",
+        "1 target",
+    ]
     assert all(line.endswith("</s>") for line in lines[-4:])
     assert "0 target: <s> " in done.out
     modules = [line for line in lines if line.startswith("  encoder (TransformerEncoder)")]
@@ -99,9 +112,15 @@ def test_show_counts_parameters_without_the_corpus(call: Callable[..., Done]) ->
     done = call("show", "dailydialog/hred", "--model")
     assert (done.code, done.err) == (0, "")
     vocabulary, parameters, forward = done.out.rstrip("\n").split("\n")[-3:]
-    assert vocabulary.startswith("vocabulary: 8,000 tokens (from the recipe; data.corpus: dailydialog is missing")
-    assert parameters == "parameters: 9,670,320 in all, 7,622,320 without embeddings and output layer"
-    assert re.fullmatch(r"forward: [\d,]+ FLOPs per target token \(64 target and 96 source tokens, .*\)", forward)
+    assert vocabulary.startswith(
+        "vocabulary: 8,000 tokens (from the recipe; data.corpus: dailydialog is missing"
+    )
+    assert (
+        parameters == "parameters: 9,670,320 in all, 7,622,320 without embeddings and output layer"
+    )
+    assert re.fullmatch(
+        r"forward: [\d,]+ FLOPs per target token \(64 target and 96 source tokens, .*\)", forward
+    )
 
 
 def test_show_reports_a_wrong_corpus(call: Callable[..., Done]) -> None:

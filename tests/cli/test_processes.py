@@ -26,14 +26,19 @@ def test_two_processes_train_into_one_folder(here: Path) -> None:
     made = [path.parent.relative_to(here).as_posix() for path in here.rglob("recipe.yaml")]
     assert made == [folder]
     assert (here / folder / "model.safetensors").is_file()
-    lines = [json.loads(line) for line in (here / folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    lines = [
+        json.loads(line)
+        for line in (here / folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     assert [line["step"] for line in lines if "train/loss" in line] == [1, 2, 3, 4]
     summary = json.loads((here / folder / "summary.json").read_text(encoding="utf-8"))
     tokens = [line["train/tokens"] for line in lines if "train/tokens" in line]
     assert tokens[-1] == summary["target_tokens"]
     assert "sync_dist" not in done.err
     finished = json.loads(process("train", "--resume", folder, "--json").out)
-    assert finished == {key: summary[key] for key in ("seconds", "steps", "target_tokens")} | {"folder": folder}
+    assert finished == {key: summary[key] for key in ("seconds", "steps", "target_tokens")} | {
+        "folder": folder
+    }
 
 
 def test_diverged_run_exits_with_1(here: Path) -> None:
@@ -59,7 +64,9 @@ def test_interrupted_training(here: Path, number: signal.Signals, code: int) -> 
         "run",
     ]
     command = [sys.executable, "-m", "dialog", *arguments]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8")
+    child = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8"
+    )
     try:
         wait_for(here / "run" / "metrics.jsonl", child)
         child.send_signal(number)
@@ -78,12 +85,20 @@ def test_read_only_run_folder_exits_with_2(here: Path, trained: Callable[[str], 
     mount = "mount --bind run run && mount -o remount,bind,ro run"
     if subprocess.run(["unshare", "-m", "sh", "-c", mount], capture_output=True).returncode:
         pytest.skip("no file system can be mounted here")
-    command = ["unshare", "-m", "sh", "-c", f"{mount} && exec {sys.executable} -m dialog evaluate run"]
+    command = [
+        "unshare",
+        "-m",
+        "sh",
+        "-c",
+        f"{mount} && exec {sys.executable} -m dialog evaluate run",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert re.match(
-        r"dialog: run/evaluation/\S+: Read-only file system; make it writable, or use a copy, and run", line
+        r"dialog: run/evaluation/\S+: Read-only file system; make it writable, or use a copy,"
+        r" and run",
+        line,
     )
 
 

@@ -15,8 +15,17 @@ from dialog.cli import program
 from dialog.errors import UserError
 from dialog.runs.proof import compare
 
-SMALL = ["data.corpus.size=60", "data.tokenizer.vocabulary=400", "data.batch_tokens=700", "model.embedding_size=16"]
-SIZES = [f"model.{side}.{size}" for side in ("encoder", "decoder") for size in ("heads=2", "feed_forward_size=16")]
+SMALL = [
+    "data.corpus.size=60",
+    "data.tokenizer.vocabulary=400",
+    "data.batch_tokens=700",
+    "model.embedding_size=16",
+]
+SIZES = [
+    f"model.{side}.{size}"
+    for side in ("encoder", "decoder")
+    for size in ("heads=2", "feed_forward_size=16")
+]
 
 
 def test_killed_recipe_is_the_same_run(capfd: pytest.CaptureFixture[str]) -> None:
@@ -32,10 +41,14 @@ def test_killed_recipe_is_the_same_run(capfd: pytest.CaptureFixture[str]) -> Non
 
 def test_proof_has_no_json() -> None:
     with pytest.raises(UserError, match="--json: not with --prove-resume"):
-        program.main(["train", "quickstart/transformer", "--prove-resume", "--json"], standalone_mode=False)
+        program.main(
+            ["train", "quickstart/transformer", "--prove-resume", "--json"], standalone_mode=False
+        )
 
 
-def test_comparison_finds_one_changed_number_or_weight(trained: Callable[[str], Path], tmp_path: Path) -> None:
+def test_comparison_finds_one_changed_number_or_weight(
+    trained: Callable[[str], Path], tmp_path: Path
+) -> None:
     one = trained("lstm")
     other = shutil.copytree(one, tmp_path / "other")
     assert compare(one, other).same
@@ -55,5 +68,8 @@ def test_comparison_finds_one_changed_number_or_weight(trained: Callable[[str], 
     next(iter(weights.values())).view(-1)[0] += 1e-6
     save_file(weights, other / "model.safetensors")
     assert compare(one, other).other_tensors == 1
-    save_file({**load_file(one / "model.safetensors"), "more": weights.popitem()[1]}, other / "model.safetensors")
+    save_file(
+        {**load_file(one / "model.safetensors"), "more": weights.popitem()[1]},
+        other / "model.safetensors",
+    )
     assert compare(one, other).other_tensors == 1

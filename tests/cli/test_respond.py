@@ -25,8 +25,16 @@ BAD_LINES = [
     (b'["Hi"]', "2", 'needs {"context": [TEXT, ...]}'),
     (b'{"context": ["\xff"]}', "2", "not UTF-8 at byte 15"),
     (b"[" * 100_000, "2", "not JSON"),
-    (b'{"id": "x", "context": ["Hi"], "a": ' + b"[" * 100 + b"]" * 100 + b"}", "x", "nested more than 100 levels deep"),
-    (b'{"context": ["Hi"], "id": ' + b'{"a": ' * 700 + b"1" + b"}" * 700 + b"}", "2", "nested more than 100 levels"),
+    (
+        b'{"id": "x", "context": ["Hi"], "a": ' + b"[" * 100 + b"]" * 100 + b"}",
+        "x",
+        "nested more than 100 levels deep",
+    ),
+    (
+        b'{"context": ["Hi"], "id": ' + b'{"a": ' * 700 + b"1" + b"}" * 700 + b"}",
+        "2",
+        "nested more than 100 levels",
+    ),
 ]
 
 
@@ -34,16 +42,29 @@ def rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def test_lines_are_answered_in_order(here: Path, call: Callable[..., Done], trained: Callable[[str], Path]) -> None:
+def test_lines_are_answered_in_order(
+    here: Path, call: Callable[..., Done], trained: Callable[[str], Path]
+) -> None:
     run = str(trained("transformer"))
-    lines = ['{"context": ["Hello .", "Hi ! How are you ?"]}', " ", '{"id": 7, "context": ["Good morning ."]}', ""]
+    lines = [
+        '{"context": ["Hello .", "Hi ! How are you ?"]}',
+        " ",
+        '{"id": 7, "context": ["Good morning ."]}',
+        "",
+    ]
     (here / "questions").write_text("\n".join([*lines, '{"context": []}']), encoding="utf-8")
     done = call("respond", run, "--input", "questions", "--output", "answers")
     assert (done.code, done.out, done.err) == (0, "", "")
     answers = rows(here / "answers")
     assert [answer["id"] for answer in answers] == ["1", 7, "5"]
-    assert [answer["context"] for answer in answers] == [["Hello .", "Hi ! How are you ?"], ["Good morning ."], []]
-    assert [answer["response"] for answer in answers] == [answer["candidates"][0]["text"] for answer in answers]
+    assert [answer["context"] for answer in answers] == [
+        ["Hello .", "Hi ! How are you ?"],
+        ["Good morning ."],
+        [],
+    ]
+    assert [answer["response"] for answer in answers] == [
+        answer["candidates"][0]["text"] for answer in answers
+    ]
 
 
 def test_bad_line_gets_an_error_in_its_place(
@@ -81,7 +102,9 @@ def test_responses_of_an_evaluation_are_valid_input(
 
 def test_pipe_holds_a_conversation(trained: Callable[[str], Path]) -> None:
     command = [sys.executable, "-m", "dialog", "respond", str(trained("transformer"))]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as child:
         assert child.stdin is not None
         assert child.stdout is not None
         context: list[str] = []
@@ -90,7 +113,9 @@ def test_pipe_holds_a_conversation(trained: Callable[[str], Path]) -> None:
                 context.append(text)
                 child.stdin.write(json.dumps({"context": context}).encode() + b"\n")
                 child.stdin.flush()
-                assert select.select([child.stdout], [], [], 60)[0], "no answer before the next line"
+                assert select.select([child.stdout], [], [], 60)[0], (
+                    "no answer before the next line"
+                )
                 context.append(json.loads(child.stdout.readline())["response"])
             child.stdin.close()
             assert child.wait(60) == 0
@@ -101,7 +126,10 @@ def test_pipe_holds_a_conversation(trained: Callable[[str], Path]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["generation.search.name=gredy"], "generation: unknown search 'gredy'; did you mean 'greedy'?"),
+        (
+            ["generation.search.name=gredy"],
+            "generation: unknown search 'gredy'; did you mean 'greedy'?",
+        ),
         (["generation.search.name=os.getcwd"], "imports 'os.getcwd'; pass --trust"),
         (["model.embedding_size=32"], "model.safetensors: does not fit the recipe"),
         (["modle.dropout=0"], "command line: modle: unknown key"),
@@ -109,7 +137,11 @@ def test_pipe_holds_a_conversation(trained: Callable[[str], Path]) -> None:
     ],
 )
 def test_errors_of_a_run_change_nothing(
-    here: Path, call: Callable[..., Done], trained: Callable[[str], Path], arguments: list[str], message: str
+    here: Path,
+    call: Callable[..., Done],
+    trained: Callable[[str], Path],
+    arguments: list[str],
+    message: str,
 ) -> None:
     run = str(trained("transformer"))
     before = files(here)
@@ -123,7 +155,9 @@ def test_errors_of_a_run_change_nothing(
 
 def test_closed_pipe_exits_with_141(trained: Callable[[str], Path]) -> None:
     command = [sys.executable, "-m", "dialog", "respond", str(trained("transformer"))]
-    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     assert child.stdout is not None
     child.stdout.close()
     _, err = child.communicate(b'{"context": ["Hi"]}\n' * 3, timeout=60)

@@ -12,7 +12,12 @@ from program import Done
 
 import dialog
 
-PAIRS = [(["Hello ."], "Hi ."), ([], "Good morning ."), (["How are you ?", "Fine ."], "我很好 !"), (["Hi"], "")]
+PAIRS = [
+    (["Hello ."], "Hi ."),
+    ([], "Good morning ."),
+    (["How are you ?", "Fine ."], "我很好 !"),
+    (["Hi"], ""),
+]
 
 
 @pytest.mark.parametrize("family", ["lstm", "transformer"])
@@ -26,18 +31,26 @@ def test_scores_are_those_of_the_program(
     run = dialog.load(trained(family))
     answers = [json.loads(line) for line in done.out.splitlines()]
     for number, (answer, row) in enumerate(zip(answers, rows, strict=True), start=1):
-        assert answer == {"id": str(number), **row, **{key: answer[key] for key in ("nll", "tokens", "bytes")}}
+        assert answer == {
+            "id": str(number),
+            **row,
+            **{key: answer[key] for key in ("nll", "tokens", "bytes")},
+        }
         assert answer["nll"] == pytest.approx(-run.score(row["context"], row["response"]), abs=1e-4)
         assert math.isfinite(answer["nll"])
         assert answer["tokens"] == len(run.tokenizer.encode(row["response"])) + 1
         assert answer["bytes"] == len(row["response"].encode())
 
 
-def test_fields_of_a_reference_are_kept(here: Path, call: Callable[..., Done], trained: Callable[[str], Path]) -> None:
+def test_fields_of_a_reference_are_kept(
+    here: Path, call: Callable[..., Done], trained: Callable[[str], Path]
+) -> None:
     plain = {"id": "a", "context": ["Hello ."], "response": "Hi ."}
     measured = {**plain, "reference": "Good morning .", "nll": 1.5, "reference_tokens": 4}
     (here / "lines.jsonl").write_text(f"{json.dumps(plain)}\n{json.dumps(measured)}\n", "utf-8")
-    first, second = map(json.loads, call("score", str(trained("lstm")), "--input", "lines.jsonl").out.splitlines())
+    first, second = map(
+        json.loads, call("score", str(trained("lstm")), "--input", "lines.jsonl").out.splitlines()
+    )
     scores = {f"response_{name}": pytest.approx(first[name]) for name in ("nll", "tokens", "bytes")}
     assert second == {**measured, **scores}
 
@@ -45,11 +58,16 @@ def test_fields_of_a_reference_are_kept(here: Path, call: Callable[..., Done], t
 def test_a_line_without_a_response_is_an_error_in_its_place(
     here: Path, call: Callable[..., Done], trained: Callable[[str], Path]
 ) -> None:
-    (here / "pairs.jsonl").write_text('{"id": "a", "context": []}\n\n{"context": [], "response": "Hi"}\n', "utf-8")
+    (here / "pairs.jsonl").write_text(
+        '{"id": "a", "context": []}\n\n{"context": [], "response": "Hi"}\n', "utf-8"
+    )
     done = call("score", str(trained("lstm")), "--input", "pairs.jsonl")
     assert done.code == 2
     first, second = map(json.loads, done.out.splitlines())
-    assert first == {"id": "a", "error": 'pairs.jsonl:1: needs {"context": [TEXT, ...], "response": TEXT}'}
+    assert first == {
+        "id": "a",
+        "error": 'pairs.jsonl:1: needs {"context": [TEXT, ...], "response": TEXT}',
+    }
     assert second["id"] == "3"
     assert "pairs.jsonl:1: needs" in done.err
 

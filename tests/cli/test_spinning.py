@@ -13,10 +13,15 @@ from dialog.cli import SPIN_COUNT
 
 
 @pytest.mark.parametrize(
-    ("setting", "count"), [({}, SPIN_COUNT), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "PASSIVE"}, "0")]
+    ("setting", "count"),
+    [({}, SPIN_COUNT), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "PASSIVE"}, "0")],
 )
 def test_waiting_threads_sleep_early(setting: dict[str, str], count: str) -> None:
-    kept = {key: value for key, value in os.environ.items() if key not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if key not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
+    }
     environment = {**kept, "OMP_DISPLAY_ENV": "verbose", **setting}
     command = [sys.executable, "-W", "ignore", "-m", "dialog", "parts", "attentions"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)

@@ -26,7 +26,11 @@ def responses(path: Path, answers: list[str], bits: list[float] | None) -> Path:
         for place, (example, answer) in enumerate(zip(EXAMPLES, answers, strict=True)):
             row = {**example, "response": answer}
             if bits is not None:
-                row |= {"nll": bits[place] * BIT, "reference_bytes": 10, "reference_unknown_bytes": int(place == 2)}
+                row |= {
+                    "nll": bits[place] * BIT,
+                    "reference_bytes": 10,
+                    "reference_unknown_bytes": int(place == 2),
+                }
             file.write(json.dumps(row) + "\n")
     return path
 
@@ -36,13 +40,20 @@ def evaluations(tmp_path: Path) -> dict[str, list[Path]]:
     """A has two runs, given as folders; B is a file of another system."""
     first = responses(tmp_path / "1" / "responses.jsonl", ["cat", "good", "x"], [10, 20, 32]).parent
     second = responses(tmp_path / "2" / "responses.jsonl", ["cat", "bad", "x"], [30, 40, 32]).parent
-    return {"A": [first, second], "B": [responses(tmp_path / "b.jsonl", ["good cat", "good", "one"], None)]}
+    return {
+        "A": [first, second],
+        "B": [responses(tmp_path / "b.jsonl", ["good cat", "good", "one"], None)],
+    }
 
 
 def table(rows: list[dict[str, Any]]) -> dict[str, dict[str, tuple[int, float, Any, float, float]]]:
     return {
         row["by"]: {
-            bucket["label"]: (bucket["examples"], *bucket["values"].values(), *bucket["f1"].values())
+            bucket["label"]: (
+                bucket["examples"],
+                *bucket["values"].values(),
+                *bucket["f1"].values(),
+            )
             for bucket in row["buckets"]
         }
         for row in rows
@@ -51,14 +62,21 @@ def table(rows: list[dict[str, Any]]) -> dict[str, dict[str, tuple[int, float, A
 
 def test_breakdown_by_hand(evaluations: dict[str, list[Path]]) -> None:
     """One word of two in common: F1 2/3; an unknown byte costs 8 bits more."""
-    result = table(breakdown(evaluations, {"good": 200, "cat": 5, "one": 12, "two": 40, "three": 10}, {"e#1": "ask"}))
+    result = table(
+        breakdown(
+            evaluations, {"good": 200, "cat": 5, "one": 12, "two": 40, "three": 10}, {"e#1": "ask"}
+        )
+    )
     assert list(result) == ["context turns", "response words", "rarest word", "act"]
     approx = pytest.approx
     assert result["context turns"] == {
         "1": (2, approx((10 + 40 + 30 + 40) / 40), None, approx(100 / 3), approx((100 + 40) / 2)),
         "2": (1, approx(3.0), None, approx(50), approx(100)),
     }
-    assert {label: row[0] for label, row in result["response words"].items()} == {"1-3": 2, "4-7": 1}
+    assert {label: row[0] for label, row in result["response words"].items()} == {
+        "1-3": 2,
+        "4-7": 1,
+    }
     assert result["rarest word"]["0"] == (1, approx(4.0), None, 0, approx(40))
     assert {label: row[:2] for label, row in result["rarest word"].items() if label != "0"} == {
         "1-9": (1, approx(2.0)),
@@ -69,7 +87,10 @@ def test_breakdown_by_hand(evaluations: dict[str, list[Path]]) -> None:
 
 def test_likelihood_of_another_system_needs_no_bytes(tmp_path: Path) -> None:
     path = tmp_path / "other.jsonl"
-    path.write_text("".join(json.dumps({**row, "response": "x", "nll": 16 * BIT}) + "\n" for row in EXAMPLES), "utf-8")
+    path.write_text(
+        "".join(json.dumps({**row, "response": "x", "nll": 16 * BIT}) + "\n" for row in EXAMPLES),
+        "utf-8",
+    )
     buckets = table(breakdown({"C": [path]}))["context turns"]
     assert buckets["2"] == (1, pytest.approx(16 / len("good")), 0)
     assert buckets["1"] == (2, pytest.approx(32 / len("good cat" + "one two three four")), 0)

@@ -30,7 +30,9 @@ QUICK = [
 ]
 
 
-IMPORTED = {"lstm": ["model.decoder.attention={name: dialog.models.attention.AdditiveScorer, size: 16}"]}
+IMPORTED = {
+    "lstm": ["model.decoder.attention={name: dialog.models.attention.AdditiveScorer, size: 16}"]
+}
 """A part imported by its dotted name, like the code of a user."""
 
 
@@ -49,7 +51,16 @@ def comparison(tiny: Callable[..., Any], tmp_path_factory: pytest.TempPathFactor
     for family in ("lstm", "transformer"):
         recipe = tiny(family, "seed=7", *IMPORTED.get(family, []))
         (recipes / f"{family}.yaml").write_text(recipe.yaml(), encoding="utf-8")
-    command = ["compare", "lstm.yaml", "transformer.yaml", *QUICK, "--seeds", "2", "--output", "out"]
+    command = [
+        "compare",
+        "lstm.yaml",
+        "transformer.yaml",
+        *QUICK,
+        "--seeds",
+        "2",
+        "--output",
+        "out",
+    ]
     output = io.StringIO()
     with pytest.MonkeyPatch.context() as monkeypatch, contextlib.redirect_stdout(output):
         monkeypatch.chdir(recipes)
@@ -71,7 +82,7 @@ def test_results(comparison: Comparison) -> None:
     assert results.keys() == {
         "format", "command", "environment", "split", "fingerprint", "dialogues", "examples", "seconds",
         "verdict", "verdicts", "rankings", "warnings", "models", "references", "parity", "differences", "statistics",
-        "crossings", "history", "breakdown", "calibration", "samples", "disagreements", "attention", "rating",
+        "crossings", "context_use", "breakdown", "calibration", "samples", "disagreements", "attention", "rating",
         "ratings",
     }  # fmt: skip
     assert (results["format"], results["split"]) == (3, "test")
@@ -99,20 +110,34 @@ def test_each_run(comparison: Comparison) -> None:
         }  # fmt: skip
         assert run["steps"] == 8
         folder = comparison.folder / run["folder"]
-        assert run["metrics"] == json.loads((folder / "evaluation/test/metrics.json").read_text(encoding="utf-8"))
-        manifest = json.loads((folder / "evaluation/test/manifest.json").read_text(encoding="utf-8"))
-        assert manifest.keys() - run["hashes"].keys() == {"attention.json", "history.json"}
+        assert run["metrics"] == json.loads(
+            (folder / "evaluation/test/metrics.json").read_text(encoding="utf-8")
+        )
+        manifest = json.loads(
+            (folder / "evaluation/test/manifest.json").read_text(encoding="utf-8")
+        )
+        assert manifest.keys() - run["hashes"].keys() == {"attention.json", "context_use.json"}
         assert run["verified"]
         assert run["hashes"].items() <= manifest.items()
-        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+        lines = [
+            json.loads(line)
+            for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        ]
         assert [point["step"] for point in run["curve"]] == [line["step"] for line in lines]
         for point in run["curve"]:
             assert point.keys() == {
                 "step", "epoch", "target_tokens", "seconds", "train/loss", "validation/bits_per_byte",
             }  # fmt: skip
-        validated = [point for point in run["curve"] if point["validation/bits_per_byte"] is not None]
+        validated = [
+            point for point in run["curve"] if point["validation/bits_per_byte"] is not None
+        ]
         assert len(validated) == 2
-        assert validated[-1]["target_tokens"] == run["target_tokens"] > validated[0]["target_tokens"] > 0
+        assert (
+            validated[-1]["target_tokens"]
+            == run["target_tokens"]
+            > validated[0]["target_tokens"]
+            > 0
+        )
         assert validated[0]["validation/bits_per_byte"] > validated[-1]["validation/bits_per_byte"]
 
 
@@ -123,7 +148,13 @@ def test_all_runs_differ(comparison: Comparison) -> None:
 def test_summary_is_mean_and_sample_deviation(comparison: Comparison) -> None:
     for model in comparison.results["models"]:
         summary = model["summary"]["all"]
-        assert {"bits_per_byte", "perplexity_token", "token_accuracy", "f1", "sacrebleu"} <= summary.keys()
+        assert {
+            "bits_per_byte",
+            "perplexity_token",
+            "token_accuracy",
+            "f1",
+            "sacrebleu",
+        } <= summary.keys()
         assert not {"examples", "tokens", "fingerprint"} & summary.keys()
         for name, entry in summary.items():
             metrics = [run["metrics"][name] for run in model["runs"]]
@@ -158,17 +189,30 @@ def test_parity(comparison: Comparison) -> None:
 def test_differences_and_references(comparison: Comparison) -> None:
     """All parts of the analysis have read the same runs."""
     results = comparison.results
-    lstm, transformer = (model["summary"]["all"]["bits_per_byte"]["mean"] for model in results["models"])
-    (entry,) = [row for row in results["differences"] if (row["metric"], row["subset"]) == ("bits_per_byte", "all")]
+    lstm, transformer = (
+        model["summary"]["all"]["bits_per_byte"]["mean"] for model in results["models"]
+    )
+    (entry,) = [
+        row
+        for row in results["differences"]
+        if (row["metric"], row["subset"]) == ("bits_per_byte", "all")
+    ]
     assert (entry["a"], entry["b"]) == ("lstm", "transformer")
     assert entry["difference"] == pytest.approx(lstm - transformer)
     low, high = entry["interval"]
     assert low < entry["difference"] < high
     assert {"human", "random", "ngram_5"} <= results["references"]["all"].keys()
-    assert "lstm and transformer have more bits per byte than an n-gram model" in results["warnings"][0]
-    assert {entry["axis"] for entry in results["crossings"]} == {"target_tokens", "seconds", "flops"}
+    assert (
+        "lstm and transformer have more bits per byte than an n-gram model"
+        in results["warnings"][0]
+    )
+    assert {entry["axis"] for entry in results["crossings"]} == {
+        "target_tokens",
+        "seconds",
+        "flops",
+    }
     assert results["calibration"].keys() == {"lstm", "transformer"}
-    assert results["history"]["rows"][0]["values"].keys() == {"lstm", "transformer"}
+    assert results["context_use"]["rows"][0]["values"].keys() == {"lstm", "transformer"}
     shown = {sample["id"] for part in ("samples", "disagreements") for sample in results[part]}
     assert not shown & {pair["id"] for pair in results["rating"]}
     for pair in results["rating"]:
@@ -192,18 +236,35 @@ def test_samples(comparison: Comparison) -> None:
 
 
 def test_names_of_run_folders() -> None:
-    """The folder that holds all runs of a recipe, else what their paths begin with, else the path of the first."""
+    """The folder that holds all runs of a recipe, else what their paths begin with, else the path
+    of the first.
+    """
 
     def names(*groups: list[str]) -> list[str]:
         return run_names([{int(path[-1]): Path(path) for path in group} for group in groups])
 
-    assert names(["one/runs/b2"], ["two/runs/b2"], ["c/runs/d2"]) == ["one/runs/b2", "two/runs/b2", "d2"]
+    assert names(["one/runs/b2"], ["two/runs/b2"], ["c/runs/d2"]) == [
+        "one/runs/b2",
+        "two/runs/b2",
+        "d2",
+    ]
     assert names(["x/runs/lstm/seed-1", "x/runs/lstm/seed-2"], ["c/runs/d2"]) == ["lstm", "d2"]
-    assert names(["x/runs/a/seed-1"], ["x/runs/b/seed-1"]) == ["a", "b"], "single runs of a comparison"
-    lstm, transformer = ([f"runs/results/{name}-{seed}" for seed in (1, 2)] for name in ("lstm", "transformer"))
+    assert names(["x/runs/a/seed-1"], ["x/runs/b/seed-1"]) == [
+        "a",
+        "b",
+    ], "single runs of a comparison"
+    lstm, transformer = (
+        [f"runs/results/{name}-{seed}" for seed in (1, 2)] for name in ("lstm", "transformer")
+    )
     assert names(lstm, transformer) == ["results/lstm", "results/transformer"]
-    assert names(lstm, transformer[:1]) == ["results/lstm", "results/transformer"], "not: results, where both are"
-    assert names(lstm[:1], ["runs/results/lstm-2"]) == ["results/lstm-1", "results/lstm-2"], "other recipes"
+    assert names(lstm, transformer[:1]) == [
+        "results/lstm",
+        "results/transformer",
+    ], "not: results, where both are"
+    assert names(lstm[:1], ["runs/results/lstm-2"]) == [
+        "results/lstm-1",
+        "results/lstm-2",
+    ], "other recipes"
     assert names(["/my-runs/lstm-1", "/my-runs/lstm-2"], ["c/runs/d2"]) == ["my-runs", "d2"]
     assert names(["/a/1", "/a/2"], ["/a/10", "/a/23"]) == ["a/1", "a/10"]
 
@@ -228,7 +289,9 @@ def test_attention(comparison: Comparison) -> None:
 
 
 def test_attention_statistics(comparison: Comparison) -> None:
-    """Every run of both families, kept with its evaluation; equal weights are the same for all runs."""
+    """Every run of both families, kept with its evaluation; equal weights are the same for all
+    runs.
+    """
     entries = comparison.results["attention"]["statistics"]
     assert [(entry["model"], entry["seed"]) for entry in entries] == [
         *(("lstm", seed) for seed in (7, 8)),
@@ -252,12 +315,22 @@ def test_attention_statistics(comparison: Comparison) -> None:
 
 def test_reports_are_self_contained(comparison: Comparison) -> None:
     files = {path.name for path in comparison.folder.iterdir() if not path.name.startswith(".")}
-    assert files == {"figures", "grid.json", "report.html", "report.md", "report.tex", "results.json", "runs"}
+    assert files == {
+        "figures",
+        "grid.json",
+        "report.html",
+        "report.md",
+        "report.tex",
+        "results.json",
+        "runs",
+    }
     page = (comparison.folder / "report.html").read_text(encoding="utf-8")
     assert page.count("<svg") >= 2  # curves
     assert page.count('<table class="heat">') == 2
     page = re.sub(r"(<script>).*?(</script>)", "", page, flags=re.DOTALL)
-    assert not re.search(r"<(link|iframe|img|base)\b|(?:src|href)\s*=(?!\"#)|url\(|@import", page, re.I)
+    assert not re.search(
+        r"<(link|iframe|img|base)\b|(?:src|href)\s*=(?!\"#)|url\(|@import", page, re.I
+    )
     text = (comparison.folder / "report.md").read_text(encoding="utf-8")
     for shown in (page, text, comparison.output):
         for model in comparison.results["models"]:
@@ -292,9 +365,14 @@ def exit_code(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 def test_runs_instead_of_recipes(
-    comparison: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    comparison: Comparison,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Trained runs are evaluated again, not trained again; runs of the same folder name may differ by their parents."""
+    """Trained runs are evaluated again, not trained again; runs of the same folder name may differ
+    by their parents.
+    """
     monkeypatch.chdir(tmp_path)
     for family in ("lstm", "transformer"):
         shutil.copytree(comparison.folder / f"runs/{family}/seed-7", tmp_path / "mine" / family)
@@ -302,8 +380,13 @@ def test_runs_instead_of_recipes(
     before = {path: path.read_bytes() for path in (tmp_path / "mine").rglob("model.safetensors")}
     overridden = ["compare", "mine/lstm", "mine/transformer", "--trust", "generation.max_length=3"]
     assert exit_code(overridden, monkeypatch) == 2
-    assert "generation.max_length=3: overrides apply to recipes, not to trained runs" in capsys.readouterr().err
-    assert exit_code(["compare", "mine/lstm", "mine/transformer", "--output", "out"], monkeypatch) == 2
+    assert (
+        "generation.max_length=3: overrides apply to recipes, not to trained runs"
+        in capsys.readouterr().err
+    )
+    assert (
+        exit_code(["compare", "mine/lstm", "mine/transformer", "--output", "out"], monkeypatch) == 2
+    )
     assert "imports 'dialog.models.attention.AdditiveScorer'" in capsys.readouterr().err
     arguments = ["compare", "mine/lstm", "mine/transformer", "--trust", "--output", "out", "--json"]
     assert exit_code(arguments, monkeypatch) == 0
@@ -313,21 +396,34 @@ def test_runs_instead_of_recipes(
         (run,) = model["runs"]
         assert run["metrics"] == old["runs"][0]["metrics"]
         assert (tmp_path / "out" / run["folder"]).resolve().is_relative_to(tmp_path / "mine")
-        assert all(entry["std"] is None and entry["n"] == 1 for entry in model["summary"]["all"].values())
-    assert {path: path.read_bytes() for path in (tmp_path / "mine").rglob("model.safetensors")} == before
-    assert not [path.name for path in (tmp_path / "out" / "runs").rglob("*") if not path.name.startswith(".")]
+        assert all(
+            entry["std"] is None and entry["n"] == 1 for entry in model["summary"]["all"].values()
+        )
+    assert {
+        path: path.read_bytes() for path in (tmp_path / "mine").rglob("model.safetensors")
+    } == before
+    assert not [
+        path.name
+        for path in (tmp_path / "out" / "runs").rglob("*")
+        if not path.name.startswith(".")
+    ]
     assert exit_code(["compare", "out"], monkeypatch) == 2
     assert "imports 'dialog.models.attention.AdditiveScorer'" in capsys.readouterr().err
 
 
 def test_a_comparison_folder_runs_no_code(
-    comparison: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    comparison: Comparison,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A run may import what its contender imports, and nothing else."""
     folder = Path(shutil.copytree(comparison.folder, tmp_path / "received"))
     run = folder / "runs" / "lstm" / "seed-7"
     corpus = f"{{name: subprocess.Popen, args: [touch, {tmp_path / 'executed'}]}}"
-    changed = dialog.compose(str(run / "recipe.yaml"), ["~data.corpus", f"data.corpus={corpus}"]).recipe
+    changed = dialog.compose(
+        str(run / "recipe.yaml"), ["~data.corpus", f"data.corpus={corpus}"]
+    ).recipe
     (run / "recipe.yaml").write_text(json.dumps(to_dict(changed)), encoding="utf-8")
     (run / "manifest.json").unlink()
     monkeypatch.chdir(comparison.recipes)
@@ -337,26 +433,43 @@ def test_a_comparison_folder_runs_no_code(
 
 
 def test_a_seed_on_other_data_is_rejected(
-    comparison: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    comparison: Comparison,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The corpus has changed between two seeds."""
     folder = Path(shutil.copytree(comparison.folder, tmp_path / "changed"))
     run = folder / "runs" / "transformer" / "seed-8"
     environment = json.loads((run / "environment.json").read_text(encoding="utf-8"))
-    (run / "environment.json").write_text(json.dumps({**environment, "data": "other"}), encoding="utf-8")
+    (run / "environment.json").write_text(
+        json.dumps({**environment, "data": "other"}), encoding="utf-8"
+    )
     (run / "manifest.json").unlink()
     monkeypatch.chdir(comparison.recipes)
-    assert exit_code(["compare", str(folder), "lstm.yaml", "transformer.yaml", *QUICK], monkeypatch) == 2
+    assert (
+        exit_code(["compare", str(folder), "lstm.yaml", "transformer.yaml", *QUICK], monkeypatch)
+        == 2
+    )
     assert f"{run}: data differs from {run.with_name('seed-7')}" in capsys.readouterr().err
 
 
 def test_recipes_with_different_data_are_rejected(
-    comparison: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    comparison: Comparison,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(comparison.recipes)
     text = (comparison.recipes / "transformer.yaml").read_text(encoding="utf-8")
     (tmp_path / "other.yaml").write_text(text.replace("size: 60", "size: 90"), encoding="utf-8")
-    arguments = ["compare", "lstm.yaml", str(tmp_path / "other.yaml"), "--output", str(tmp_path / "out")]
+    arguments = [
+        "compare",
+        "lstm.yaml",
+        str(tmp_path / "other.yaml"),
+        "--output",
+        str(tmp_path / "out"),
+    ]
     assert exit_code(arguments, monkeypatch) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()[-1:]
     assert line.startswith("dialog: ")
@@ -372,7 +485,10 @@ def test_recipes_with_different_data_are_rejected(
         (["lstm.yaml"], "two"),
         (["lstm.yaml", "lstm.yaml"], "twice"),
         (["lstm.yaml", "missing.yaml"], "missing.yaml"),
-        (["lstm.yaml", "transformer.yaml", "--output", "out/runs"], "out/runs exists and is not a comparison"),
+        (
+            ["lstm.yaml", "transformer.yaml", "--output", "out/runs"],
+            "out/runs exists and is not a comparison",
+        ),
         (
             ["lstm.yaml", "transformer.yaml", "trainer.max_steps=9", "--output", "out"],
             "out: has another lstm (trainer.max_steps is 8 there and 9 here)",

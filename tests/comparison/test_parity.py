@@ -15,7 +15,14 @@ from dialog.config.compose import compose
 from dialog.data.dialogue import Example, Turn
 
 LSTM, TRANSFORMER = "quickstart/lstm_bahdanau", "quickstart/transformer"
-ENVIRONMENT = {"data": "d" * 64, "tokenizer": "t" * 64, "cpu": "x", "cores": 2, "dialog": "1.0", "torch": "2.13"}
+ENVIRONMENT = {
+    "data": "d" * 64,
+    "tokenizer": "t" * 64,
+    "cpu": "x",
+    "cores": 2,
+    "dialog": "1.0",
+    "torch": "2.13",
+}
 
 TEST_SET = {"fingerprint": "f" * 64, "examples": 9}
 
@@ -76,8 +83,13 @@ def test_shipped_recipes_are_compared_fairly() -> None:
         ("500", "1", "every 500 batches of each epoch"),
     ],
 )
-def test_the_validation_interval_is_that_of_lightning(interval: str, epochs: str, text: str) -> None:
-    overrides = [f"trainer.val_check_interval={interval}", f"trainer.check_val_every_n_epoch={epochs}"]
+def test_the_validation_interval_is_that_of_lightning(
+    interval: str, epochs: str, text: str
+) -> None:
+    overrides = [
+        f"trainer.val_check_interval={interval}",
+        f"trainer.check_val_every_n_epoch={epochs}",
+    ]
     assert validation_interval(compose(LSTM, overrides).recipe) == text
 
 
@@ -115,26 +127,44 @@ def test_the_same_setting_written_differently_is_equal() -> None:
     long = "generation.search={name: beam, normalisation: average, candidates: 1, width: 5}"
     assert differing(system(LSTM, short), system(LSTM, long)) == {}
     accumulated = system(LSTM, "trainer.accumulate_grad_batches=4")
-    assert differing(accumulated, system(LSTM, "trainer.devices=2", "trainer.num_nodes=2")).keys() == {
+    assert differing(
+        accumulated, system(LSTM, "trainer.devices=2", "trainer.num_nodes=2")
+    ).keys() == {
         "batch size",
         "accumulated batches",
     }
-    (row,) = [row for row in parity([system(LSTM, "trainer.devices=-1")]) if row["what"] == "batch size"]
+    (row,) = [
+        row for row in parity([system(LSTM, "trainer.devices=-1")]) if row["what"] == "batch size"
+    ]
     assert row["values"] == ["1024 tokens on each of devices=-1, num_nodes=1"]
 
 
 def test_settings_that_may_differ() -> None:
-    systems = system(LSTM), system(LSTM, "model.dropout=0.3", "optimizer.lr=1e-3", flops_per_target_token=9e6)
-    assert differing(*systems) == {"dropout": False, "optimizer": False, "FLOPs per target token": False}
+    systems = (
+        system(LSTM),
+        system(LSTM, "model.dropout=0.3", "optimizer.lr=1e-3", flops_per_target_token=9e6),
+    )
+    assert differing(*systems) == {
+        "dropout": False,
+        "optimizer": False,
+        "FLOPs per target token": False,
+    }
     assert differing(system(LSTM), system(LSTM, "data.bpe_dropout=0.1")) == {"BPE dropout": False}
 
 
 def test_batches_of_a_number_of_examples() -> None:
-    """With epochs as the budget, another batch size is reported only; `batch_tokens` then changes no training."""
+    """With epochs as the budget, another batch size is reported only; `batch_tokens` then changes
+    no training.
+    """
     epochs = ("trainer.max_steps=-1", "trainer.max_epochs=3")
-    first, second = (system(LSTM, *epochs, f"data.batch_examples={examples}") for examples in (32, 64))
+    first, second = (
+        system(LSTM, *epochs, f"data.batch_examples={examples}") for examples in (32, 64)
+    )
     assert differing(first, second) == {"batch size": False}
-    assert differing(first, system(LSTM, *epochs, "data.batch_examples=32", "data.batch_tokens=2048")) == {}
+    assert (
+        differing(first, system(LSTM, *epochs, "data.batch_examples=32", "data.batch_tokens=2048"))
+        == {}
+    )
     (row,) = [row for row in parity([first, system(LSTM, *epochs)]) if row["what"] == "batch size"]
     assert row["values"] == ["32 examples", "1024 tokens"]
 
@@ -150,7 +180,9 @@ def test_numbers_that_must_be_equal() -> None:
 
 
 def test_target_tokens_must_be_equal_unless_the_budget_is_time() -> None:
-    """A run that ended early, diverged or not, has seen less; so has the slower one in a given time."""
+    """A run that ended early, diverged or not, has seen less; so has the slower one in a given
+    time.
+    """
 
     def trained(tokens: int, *overrides: str) -> EvaluatedSystem:
         contender = system(LSTM, *overrides)
@@ -164,7 +196,9 @@ def test_target_tokens_must_be_equal_unless_the_budget_is_time() -> None:
 
 
 def test_differences_come_first() -> None:
-    rows = parity([system(LSTM), system(TRANSFORMER, "generation.max_length=9", "model.dropout=0.5")])
+    rows = parity(
+        [system(LSTM), system(TRANSFORMER, "generation.max_length=9", "model.dropout=0.5")]
+    )
     order = [(row["equal"], not row["must"]) for row in rows]
     assert order == sorted(order)
     assert rows[0]["what"] == "response length"
@@ -174,7 +208,9 @@ RESPONSES = EvaluatedSystem(
     None,
     {},
     {
-        "runs": [{"seed": None, "steps": None, "seconds": None, "target_tokens": None, "curve": []}],
+        "runs": [
+            {"seed": None, "steps": None, "seconds": None, "target_tokens": None, "curve": []}
+        ],
         "parameters": {},
     },
     TEST_SET,
@@ -183,7 +219,9 @@ RESPONSES = EvaluatedSystem(
 
 
 @pytest.mark.parametrize("others", [[system(LSTM, seeds=(1,)), RESPONSES], [RESPONSES, RESPONSES]])
-def test_what_is_unknown_for_a_file_of_responses_is_not_equal(others: list[EvaluatedSystem]) -> None:
+def test_what_is_unknown_for_a_file_of_responses_is_not_equal(
+    others: list[EvaluatedSystem],
+) -> None:
     rows = parity(others)
     assert {row["what"] for row in rows if row["must"] and row["equal"]} == {
         "test set", "test examples", "seeds", "tuning trials",

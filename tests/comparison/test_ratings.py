@@ -29,7 +29,8 @@ Write = Callable[..., Path]
 @pytest.fixture
 def results() -> dict[str, Any]:
     rating = [
-        {"id": f"p{n}", "context": ["hi"], "responses": ["a", "b"], "models": [n % 2, 1 - n % 2]} for n in range(20)
+        {"id": f"p{n}", "context": ["hi"], "responses": ["a", "b"], "models": [n % 2, 1 - n % 2]}
+        for n in range(20)
     ]
     return {"fingerprint": "f" * 64, "models": [{"name": name} for name in NAMES], "rating": rating}
 
@@ -40,7 +41,12 @@ def write(tmp_path: Path, results: dict[str, Any]) -> Write:
 
     def write_file(choices: dict[str, str], rater: str = "", **changes: object) -> Path:
         ratings = [{"id": pair, "choice": choice} for pair, choice in choices.items()]
-        content = {"format": 1, "fingerprint": rating_fingerprint(results), "rater": rater, "ratings": ratings}
+        content = {
+            "format": 1,
+            "fingerprint": rating_fingerprint(results),
+            "rater": rater,
+            "ratings": ratings,
+        }
         path = tmp_path / f"ratings-{len(list(tmp_path.iterdir()))}.json"
         path.write_text(json.dumps(content | changes), encoding="utf-8")
         return path
@@ -50,7 +56,9 @@ def write(tmp_path: Path, results: dict[str, Any]) -> Write:
 
 def prefer(results: dict[str, Any], model: int) -> dict[str, str]:
     """Return the choices of a rater who always prefers one contender, whatever its side."""
-    return {pair["id"]: ("left", "right")[pair["models"].index(model)] for pair in results["rating"]}
+    return {
+        pair["id"]: ("left", "right")[pair["models"].index(model)] for pair in results["rating"]
+    }
 
 
 def test_choices_are_decoded_to_contenders(results: dict[str, Any], write: Write) -> None:
@@ -64,21 +72,43 @@ def test_choices_are_decoded_to_contenders(results: dict[str, Any], write: Write
     assert ratings["agreement"] == []
 
 
-def test_several_raters_have_a_majority_and_agreement(results: dict[str, Any], write: Write) -> None:
-    files = [write(prefer(results, 0), "Ann"), write(prefer(results, 1), "Ann"), write(prefer(results, 1))]
+def test_several_raters_have_a_majority_and_agreement(
+    results: dict[str, Any], write: Write
+) -> None:
+    files = [
+        write(prefer(results, 0), "Ann"),
+        write(prefer(results, 1), "Ann"),
+        write(prefer(results, 1)),
+    ]
     ratings = rate(results, files)
-    assert [entry["rater"] for entry in ratings["pairs"]] == ["Ann (1)", "Ann (2)", "ratings-2", "all raters"]
+    assert [entry["rater"] for entry in ratings["pairs"]] == [
+        "Ann (1)",
+        "Ann (2)",
+        "ratings-2",
+        "all raters",
+    ]
     assert ratings["pairs"][-1]["wins_b"] == 20
     raw = {tuple(entry["raters"]): entry["raw"] for entry in ratings["agreement"]}
-    assert raw == {("Ann (1)", "Ann (2)"): 0, ("Ann (1)", "ratings-2"): 0, ("Ann (2)", "ratings-2"): 1}
+    assert raw == {
+        ("Ann (1)", "Ann (2)"): 0,
+        ("Ann (1)", "ratings-2"): 0,
+        ("Ann (2)", "ratings-2"): 1,
+    }
 
 
-def test_each_pair_of_three_contenders_has_its_counts(results: dict[str, Any], write: Write) -> None:
+def test_each_pair_of_three_contenders_has_its_counts(
+    results: dict[str, Any], write: Write
+) -> None:
     results["models"].append({"name": "plato"})
     for number, pair in enumerate(results["rating"]):
         pair["models"] = [2, 0] if number < 5 else pair["models"]
-    ratings = rate(results, [write({f"p{n}": "left" for n in range(10)}, fingerprint=rating_fingerprint(results))])
-    assert [(entry["a"], entry["b"], entry["wins_a"], entry["wins_b"]) for entry in ratings["pairs"]] == [
+    ratings = rate(
+        results,
+        [write({f"p{n}": "left" for n in range(10)}, fingerprint=rating_fingerprint(results))],
+    )
+    assert [
+        (entry["a"], entry["b"], entry["wins_a"], entry["wins_b"]) for entry in ratings["pairs"]
+    ] == [
         ("lstm", "transformer", 2, 3),
         ("lstm", "plato", 0, 5),
     ]
@@ -100,7 +130,12 @@ def test_kappa_is_zero_by_chance_and_one_for_equal_choices() -> None:
     sides = ["left", "right", "tie"]
     one = Rater("a", {str(n): sides[n % 3] for n in range(9)})
     other = Rater("b", {str(n): sides[n // 3] for n in range(9)})
-    assert agreement(one, other) == {"raters": ["a", "b"], "items": 9, "raw": pytest.approx(1 / 3), "kappa": 0}
+    assert agreement(one, other) == {
+        "raters": ["a", "b"],
+        "items": 9,
+        "raw": pytest.approx(1 / 3),
+        "kappa": 0,
+    }
     assert agreement(one, one)["kappa"] == 1
     same = Rater("c", {"1": "left"})
     assert agreement(same, same)["kappa"] is None
@@ -108,8 +143,16 @@ def test_kappa_is_zero_by_chance_and_one_for_equal_choices() -> None:
 
 
 def test_a_majority_has_more_votes_than_any_other_choice() -> None:
-    votes = {"1": ("left", "right"), "2": ("left", "left", "tie"), "3": ("left", "tie", "tie"), "4": ("right",)}
-    raters = [Rater(str(n), {pair: row[n] for pair, row in votes.items() if n < len(row)}) for n in range(3)]
+    votes = {
+        "1": ("left", "right"),
+        "2": ("left", "left", "tie"),
+        "3": ("left", "tie", "tie"),
+        "4": ("right",),
+    }
+    raters = [
+        Rater(str(n), {pair: row[n] for pair, row in votes.items() if n < len(row)})
+        for n in range(3)
+    ]
     assert majority(raters).choices == {"1": "tie", "2": "left", "3": "tie", "4": "right"}
 
 
@@ -118,17 +161,29 @@ def test_a_majority_has_more_votes_than_any_other_choice() -> None:
     [
         ({"p0": "left"}, {"fingerprint": "0" * 32}, "rates another comparison"),
         ({"other": "left"}, {}, "rating 1: unknown pair 'other'"),
-        ({"p0": "left", "p1": "up"}, {}, "rating 2: choice 'up' is not one of left, right, tie, skip"),
+        (
+            {"p0": "left", "p1": "up"},
+            {},
+            "rating 2: choice 'up' is not one of left, right, tie, skip",
+        ),
         ({"p0": "skip"}, {}, "has no ratings"),
         ({}, {"ratings": 3}, "damaged (ratings is not a list of objects)"),
         ({}, {"ratings": [{"id": ["p0"], "choice": "left"}]}, "rating 1: unknown pair ['p0']"),
         ({}, {"ratings": [{"id": "p0", "choice": {}}]}, "rating 1: choice {}"),
-        ({}, {"ratings": [{"id": "p0", "choice": "tie"}] * 2}, "rating 2: pair 'p0' is rated twice"),
+        (
+            {},
+            {"ratings": [{"id": "p0", "choice": "tie"}] * 2},
+            "rating 2: pair 'p0' is rated twice",
+        ),
         ({"p0": "left"}, {"format": 2}, "format 2 of ratings is unsupported"),
     ],
 )
 def test_bad_files_give_one_line(
-    results: dict[str, Any], write: Write, choices: dict[str, str], changes: dict[str, object], message: str
+    results: dict[str, Any],
+    write: Write,
+    choices: dict[str, str],
+    changes: dict[str, object],
+    message: str,
 ) -> None:
     file = write(choices, **changes)
     with pytest.raises(UserError) as error:
@@ -200,7 +255,10 @@ def test_compare_adds_ratings_to_results_and_reports(
 
 
 def test_invalid_ratings_change_nothing(
-    comparison: Path, write: Write, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    comparison: Path,
+    write: Write,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     before = {path.name: path.read_bytes() for path in comparison.iterdir()}
     file = str(write({"p0": "left"}, fingerprint="other"))
@@ -208,10 +266,17 @@ def test_invalid_ratings_change_nothing(
         ([str(comparison), "--ratings", file], "rates another comparison"),
         ([str(comparison), "--ratings", "missing.json"], "missing.json: No such file"),
         (["missing", "--ratings", file], "missing: is not a finished comparison"),
-        ([str(comparison), "other", "--ratings", file], "--ratings: needs a finished comparison folder"),
+        (
+            [str(comparison), "other", "--ratings", file],
+            "--ratings: needs a finished comparison folder",
+        ),
     ):
         assert run(["compare", *arguments], monkeypatch) == 2
         (line,) = capsys.readouterr().err.strip().splitlines()
         assert message in line
-    after = {path.name: path.read_bytes() for path in comparison.iterdir() if not path.name.startswith(".")}
+    after = {
+        path.name: path.read_bytes()
+        for path in comparison.iterdir()
+        if not path.name.startswith(".")
+    }
     assert after == before

@@ -10,7 +10,11 @@ METRICS: dict[str, Any] = {
     "bits_per_byte": 1.3,
     "baselines": {"human": {"f1": 100.0, "chrf": None}, "ngram_1": {"bits_per_byte": 2.2}},
     "subsets": {
-        "clean": {"examples": 5, "bits_per_byte": 1.5, "baselines": {"ngram_1": {"bits_per_byte": 2.1}}},
+        "clean": {
+            "examples": 5,
+            "bits_per_byte": 1.5,
+            "baselines": {"ngram_1": {"bits_per_byte": 2.1}},
+        },
         "leaked": {"examples": 0},
     },
 }
@@ -18,14 +22,19 @@ METRICS: dict[str, Any] = {
 
 def model(name: str, **values: float | None) -> dict[str, Any]:
     summary = {
-        subset: {"bits_per_byte": {"mean": value, "std": None, "n": 1}, "f1": {"mean": 3.0, "std": None, "n": 1}}
+        subset: {
+            "bits_per_byte": {"mean": value, "std": None, "n": 1},
+            "f1": {"mean": 3.0, "std": None, "n": 1},
+        }
         for subset, value in values.items()
     }
     return {"name": name, "summary": summary}
 
 
 def ngrams(*values: float) -> dict[str, dict[str, float]]:
-    return {f"ngram_{order}": {"bits_per_byte": value} for order, value in enumerate(values, start=1)}
+    return {
+        f"ngram_{order}": {"bits_per_byte": value} for order, value in enumerate(values, start=1)
+    }
 
 
 def test_rows_of_every_subset() -> None:
@@ -51,32 +60,46 @@ def test_worse_than_the_best_order_on_the_same_subset() -> None:
         {"name": "another system", "summary": {"all": {"f1": {"mean": 3.0, "std": None, "n": 1}}}},
     ]
     assert ngram_warnings(models, references) == [
-        "mixed has more bits per byte than an n-gram model that does not read the context: "
-        "1.310 against 1.300 (3-gram) on all dialogues, 1.250 against 1.100 (2-gram) on leaked dialogues, "
-        "but 1.490 against 1.500 (2-gram) on clean dialogues."
+        "mixed has more bits per byte than an n-gram model that does not read the context: 1.310"
+        " against 1.300 (3-gram) on all dialogues, 1.250 against 1.100 (2-gram) on leaked"
+        " dialogues, but 1.490 against 1.500 (2-gram) on clean dialogues."
     ]
 
 
 def test_models_worse_on_the_same_subsets_share_a_warning() -> None:
-    models = [model("a", all=1.5, clean=1.0), model("b", all=1.4, clean=1.0), model("c", all=1.6, clean=1.7)]
+    models = [
+        model("a", all=1.5, clean=1.0),
+        model("b", all=1.4, clean=1.0),
+        model("c", all=1.6, clean=1.7),
+    ]
     references = {"all": ngrams(1.3), "clean": ngrams(1.2), "leaked": {}}
     first, second = ngram_warnings(models, references)
-    assert first.startswith("a and b have more bits per byte than an n-gram model that does not read the context: ")
-    end = "1.400 to 1.500 against 1.300 (1-gram) on all dialogues, but 1.000 against 1.200 (1-gram) on clean dialogues."
+    assert first.startswith(
+        "a and b have more bits per byte than an n-gram model that does not read the context: "
+    )
+    end = (
+        "1.400 to 1.500 against 1.300 (1-gram) on all dialogues, but 1.000 against 1.200 (1-gram)"
+        " on clean dialogues."
+    )
     assert first.endswith(f"context: {end}")
     assert second.startswith("c has more")
 
 
 def test_a_warning_contrasts_different_numbers_only() -> None:
     """Without leaks the clean dialogues are all dialogues."""
-    (warning,) = ngram_warnings([model("a", all=1.5, clean=1.5)], {"all": ngrams(1.3), "clean": ngrams(1.3)})
+    (warning,) = ngram_warnings(
+        [model("a", all=1.5, clean=1.5)], {"all": ngrams(1.3), "clean": ngrams(1.3)}
+    )
     assert warning.endswith("context: 1.500 against 1.300 (1-gram) on all dialogues.")
 
 
 def test_a_warning_about_all_of_many_models_names_none() -> None:
     (warning,) = ngram_warnings([model(name, all=1.5) for name in "abcde"], {"all": ngrams(1.3)})
     assert warning.startswith("All 5 contenders have more bits per byte")
-    assert "5 contenders" not in ngram_warnings([model(name, all=1.5) for name in "abc"], {"all": ngrams(1.3)})[0]
+    assert (
+        "5 contenders"
+        not in ngram_warnings([model(name, all=1.5) for name in "abc"], {"all": ngrams(1.3)})[0]
+    )
 
 
 def test_no_warning_without_reference_rows() -> None:

@@ -23,7 +23,13 @@ from dialog.metrics.likelihood import Hits
 def rows(*responses: str, nll: float = 1.0) -> list[dict[str, Any]]:
     """Lines of a responses.jsonl with as many examples as responses; every second has a context."""
     return [
-        {"id": str(n), "context": ["Hi"] * (n % 2), "reference": "a b c d", "response": response, "nll": nll * n}
+        {
+            "id": str(n),
+            "context": ["Hi"] * (n % 2),
+            "reference": "a b c d",
+            "response": response,
+            "nll": nll * n,
+        }
         for n, response in enumerate(responses)
     ]
 
@@ -43,8 +49,13 @@ def test_examples_that_differ_most() -> None:
     assert [sample["id"] for sample in chosen] == ["4", "2", "5", "3"]
     assert chosen[0]["bits_per_byte"] == [0.0, pytest.approx(5 / math.log(2) / 7)]
     without = [{key: row[key] for key in row if key != "nll"} for row in first]
-    assert disagreements([without, first, second], count=1)[0]["bits_per_byte"] == [None, *chosen[0]["bits_per_byte"]]
-    assert disagreements([first, [{**row, "nll": 0.0} for row in second[:-1]] + [{"id": "5"}]]) == []
+    assert disagreements([without, first, second], count=1)[0]["bits_per_byte"] == [
+        None,
+        *chosen[0]["bits_per_byte"],
+    ]
+    assert (
+        disagreements([first, [{**row, "nll": 0.0} for row in second[:-1]] + [{"id": "5"}]]) == []
+    )
 
 
 def test_pairs_for_rating_differ_and_are_in_random_order() -> None:
@@ -68,15 +79,20 @@ def test_failed_metrics_are_warnings() -> None:
     """Metrics that were not measured for another reason are none."""
 
     def system(name: str, *reasons: str) -> System:
-        runs = [{"metrics": {"left_out": {"Own": reason, "hits_1_of_20": "not ranked"}}} for reason in reasons]
+        runs = [
+            {"metrics": {"left_out": {"Own": reason, "hits_1_of_20": "not ranked"}}}
+            for reason in reasons
+        ]
         measured: Any = object()
         contender: Any = SimpleNamespace(name=name)
         evaluated: Any = None
-        return System(contender, evaluated, [FinishedRun(Path(), run, None, measured) for run in runs])
+        return System(
+            contender, evaluated, [FinishedRun(Path(), run, None, measured) for run in runs]
+        )
 
-    assert metric_warnings([system("a", "failed (E: x)", "failed (E: x)"), system("b", "failed (E: x)")]) == [
-        "Own failed (E: x); it is left out for a, b."
-    ]
+    assert metric_warnings(
+        [system("a", "failed (E: x)", "failed (E: x)"), system("b", "failed (E: x)")]
+    ) == ["Own failed (E: x); it is left out for a, b."]
 
 
 def test_shown_values_are_those_of_the_statistics(trained: Callable[[str], Path]) -> None:
@@ -87,7 +103,11 @@ def test_shown_values_are_those_of_the_statistics(trained: Callable[[str], Path]
     assert with_values(metrics, measured) == metrics
     clean = {**metrics["subsets"]["clean"], "f1": 99.0}
     sacrebleu = {**metrics["sacrebleu"], "score": 99.0}
-    edited = {"bits_per_byte": 0.5, "sacrebleu": sacrebleu, "subsets": {**metrics["subsets"], "clean": clean}}
+    edited = {
+        "bits_per_byte": 0.5,
+        "sacrebleu": sacrebleu,
+        "subsets": {**metrics["subsets"], "clean": clean},
+    }
     assert with_values({**metrics, **edited, "fingerprint": "other"}, measured) == metrics
     unranked = [{**row, "candidate_rank": None} for row in measured.rows]
     measurement = Measurement({"hits_1_of_20": Hits()})
@@ -101,7 +121,9 @@ def test_numbers_that_are_not_finite_are_null() -> None:
 
 
 def test_undefined_values_have_no_mean() -> None:
-    """Of an evaluation of an older version: a metric of a subset was NaN in memory, and null in its file."""
+    """Of an evaluation of an older version: a metric of a subset was NaN in memory, and null in its
+    file.
+    """
     for undefined in (math.nan, math.inf, None):
         runs = [{"f1": 1.0, "hits_1_of_20": undefined}, {"f1": 3.0, "hits_1_of_20": undefined}]
         assert summarize(runs) == {"f1": {"mean": 2.0, "std": pytest.approx(math.sqrt(2)), "n": 2}}
@@ -124,7 +146,9 @@ def test_attention_is_shown_for_short_references() -> None:
         (1, [(0, 0), (0, 0)]),
     ],
 )
-def test_maps_of_later_seeds_and_examples_are_left_out(limit: int, kept: list[tuple[int, int]]) -> None:
+def test_maps_of_later_seeds_and_examples_are_left_out(
+    limit: int, kept: list[tuple[int, int]]
+) -> None:
     """Two models with two seeds on two examples, but the second model has one run."""
     readings = [
         SeedReading(example, rank, {"model": model}, 10)
@@ -144,7 +168,9 @@ def test_target_tokens_of_validations_are_interpolated(tmp_path: Path) -> None:
         {"step": 4, "lr": 1.0},
         {"step": 5, "validation/bits_per_byte": 1.0},
     ]
-    content = "".join(json.dumps({"epoch": 0, "time": line["step"] * 2.0, **line}) + "\n" for line in lines)
+    content = "".join(
+        json.dumps({"epoch": 0, "time": line["step"] * 2.0, **line}) + "\n" for line in lines
+    )
     (tmp_path / "metrics.jsonl").write_text(content, encoding="utf-8")
     assert [point["target_tokens"] for point in learning_curve(tmp_path)] == [100, 160, 220, 220]
     summary = {"seconds": 10.0, "steps": 5, "target_tokens": 290}

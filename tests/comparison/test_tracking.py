@@ -18,19 +18,30 @@ from dialog.comparison.results.tracking import log_comparison
 def table(run: Offline, name: str) -> dict[str, Any]:
     """The last table of this name."""
     entry = run.values(name)[-1]
-    content: dict[str, Any] = json.loads((run.folder / "files" / entry["path"]).read_text(encoding="utf-8"))
+    content: dict[str, Any] = json.loads(
+        (run.folder / "files" / entry["path"]).read_text(encoding="utf-8")
+    )
     return content
 
 
 def test_tables_are_in_a_run_of_the_group(tiny: Callable[..., Any], tmp_path: Path) -> None:
-    """The seeds of the comparison have the same group; a comparison that continues keeps its summary run."""
+    """The seeds of the comparison have the same group; a comparison that continues keeps its
+    summary run.
+    """
     import wandb
 
     contender = of_recipe(tiny("lstm", "logger=wandb", "logger.mode=offline"))
     grid = Grid(tmp_path / "families", (contender,), (1,))
     entry = {"mean": 1.25, "std": None, "n": 1}
     difference = {
-        **{"metric": "f1", "a": "lstm", "b": "rnn", "subset": "all", "difference": 0.5, "interval": [0.25, 0.75]},
+        **{
+            "metric": "f1",
+            "a": "lstm",
+            "b": "rnn",
+            "subset": "all",
+            "difference": 0.5,
+            "interval": [0.25, 0.75],
+        },
         **{"p": 0.01, "p_holm": 0.02, "decided": True},
     }
     for verdict in ("undecided", "decided"):
@@ -43,7 +54,9 @@ def test_tables_are_in_a_run_of_the_group(tiny: Callable[..., Any], tmp_path: Pa
         log_comparison(grid, results)
         time.sleep(1.1)  # the names of the folders have seconds
     wandb.teardown()  # its service has then written all
-    first, second = (read_offline(path) for path in sorted((grid.folder / "wandb").glob("offline-run-*")))
+    first, second = (
+        read_offline(path) for path in sorted((grid.folder / "wandb").glob("offline-run-*"))
+    )
     assert first.folder.name.rpartition("-")[2] == second.folder.name.rpartition("-")[2]
     for run, verdict in ((first, "undecided"), (second, "decided")):
         assert run.labels == ("families summary", "families", {"comparison"})

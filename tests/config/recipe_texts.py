@@ -1,4 +1,7 @@
-"""Recipes as text: a base, and what composing it gives. The fixture ``lab`` has its group ``model: tiny``."""
+"""Recipes as text: a base, and what composing it gives.
+
+The fixture ``lab`` has its group ``model: tiny``.
+"""
 
 from __future__ import annotations
 

@@ -46,7 +46,8 @@ def typed_by_objects(count: object, share: object = 0.0) -> list[object]:
     return [count, share]
 
 
-typed_by_objects.__annotations__ = {"count": int, "share": float}  # as without the __future__ import
+# as without the __future__ import
+typed_by_objects.__annotations__ = {"count": int, "share": float}
 
 TABLE = Family(
     "part",
@@ -94,7 +95,10 @@ def test_recipe_cannot_set_a_runtime_value() -> None:
     ("component", "message"),
     [
         ({"name": "prat", "size": 1}, "unknown part 'prat'; did you mean 'part'?"),
-        ({"name": "zzz"}, "unknown part 'zzz'; choose from typed, objects, part, plain, options, extra"),
+        (
+            {"name": "zzz"},
+            "unknown part 'zzz'; choose from typed, objects, part, plain, options, extra",
+        ),
         ({"name": "part", "sizes": 1}, "part: unknown argument 'sizes'; did you mean 'size'?"),
         ({"name": "part", "zzz": 1}, "part: unknown argument 'zzz'; choose from size, width"),
         ({"name": "plain", "size": 1}, "plain: unknown argument 'size'"),
@@ -129,7 +133,13 @@ def test_variadic_arguments_are_optional() -> None:
 
 
 def test_arguments_of_matching_types() -> None:
-    assert build(TABLE, {"name": "typed", "count": 2, "share": 1, "on": True, "word": "x"}) == [2, 1, True, "x", None]
+    assert build(TABLE, {"name": "typed", "count": 2, "share": 1, "on": True, "word": "x"}) == [
+        2,
+        1,
+        True,
+        "x",
+        None,
+    ]
     assert build(TABLE, {"name": "typed", "some": 3})[-1] == 3
     assert build(TABLE, {"name": "objects", "count": 2, "share": 0.5}) == [2, 0.5]
 
@@ -139,24 +149,42 @@ def test_a_dotted_name_is_imported() -> None:
 
 
 def test_dotted_name_of_a_users_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "my_lab_of_tests.py").write_text("def Mine(size, input_size=0): return size + input_size\n")
+    (tmp_path / "my_lab_of_tests.py").write_text(
+        "def Mine(size, input_size=0): return size + input_size\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
-    assert build(TABLE, trusted({"name": "my_lab_of_tests.Mine", "size": 2}), input_size=3, other=9) == 5
+    assert (
+        build(TABLE, trusted({"name": "my_lab_of_tests.Mine", "size": 2}), input_size=3, other=9)
+        == 5
+    )
     assert "did you mean 'size'?" in refused(trusted({"name": "my_lab_of_tests.Mine", "siz": 2}))
     monkeypatch.delitem(sys.modules, "my_lab_of_tests")
 
 
 @pytest.mark.parametrize(
-    "name", ["no_such_package_here.X", "collections.NoSuchThing", ".", "..", "a..b", ".collections", "collections."]
+    "name",
+    [
+        "no_such_package_here.X",
+        "collections.NoSuchThing",
+        ".",
+        "..",
+        "a..b",
+        ".collections",
+        "collections.",
+    ],
 )
 def test_dotted_name_that_cannot_be_imported(name: str) -> None:
     assert f"cannot import {name!r}" in refused(trusted({"name": name}))
 
 
-def test_module_with_a_syntax_error_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_module_with_a_syntax_error_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "broken_lab_of_tests.py").write_text("x = = 1\n")
     monkeypatch.syspath_prepend(tmp_path)
-    assert "cannot import 'broken_lab_of_tests.X'" in refused(trusted({"name": "broken_lab_of_tests.X"}))
+    assert "cannot import 'broken_lab_of_tests.X'" in refused(
+        trusted({"name": "broken_lab_of_tests.X"})
+    )
 
 
 def test_name_that_cannot_be_called() -> None:
@@ -203,7 +231,9 @@ class Sized:
 
 def test_fields_of_settings_are_arguments() -> None:
     family = Family("part", {"sized": partial(Sized, "cell")}, runtime=("input_size",))
-    assert {key: each.default for key, each in family.arguments("sized").items() if key != "size"} == {
+    assert {
+        key: each.default for key, each in family.arguments("sized").items() if key != "size"
+    } == {
         "inner": {"name": "part"},
         "both": True,
     }

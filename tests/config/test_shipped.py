@@ -13,7 +13,9 @@ from dialog.config.compose import compose, group_files, shipped_recipes
 from dialog.config.schema import SECTIONS, TrainerConfig
 
 DAILYDIALOG_TOKENS = 20_680
-"""All words of DailyDialog, __SILENCE__ and the reserved tokens: recipes of a published protocol set no limit."""
+"""All words of DailyDialog, __SILENCE__ and the reserved tokens: recipes of a published protocol
+set no limit.
+"""
 RECIPES = sorted(shipped_folder("recipes").rglob("*.yaml"))
 
 
@@ -49,11 +51,16 @@ def test_parameters_of_a_shipped_recipe(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("group", "choice"), [(group, choice) for group, choices in group_files(RECIPES[0]).items() for choice in choices]
+    ("group", "choice"),
+    [(group, choice) for group, choices in group_files(RECIPES[0]).items() for choice in choices],
 )
 def test_every_choice_of_every_group_composes(group: str, choice: str) -> None:
     made = compose("quickstart/transformer", [f"{group}={choice}"])
-    places = [place for key, place in made.origin.items() if group not in SECTIONS or key.startswith(group)]
+    places = [
+        place
+        for key, place in made.origin.items()
+        if group not in SECTIONS or key.startswith(group)
+    ]
     assert [place for place in places if f"{choice}.yaml:" in place]
 
 

@@ -33,7 +33,9 @@ class Toy:
 
     def dialogues(self, split: str) -> Iterator[Dialogue]:
         for number, texts in enumerate(self.splits[split]):
-            yield Dialogue(f"{split}-{number}", tuple(Turn("AB"[i % 2], text) for i, text in enumerate(texts)))
+            yield Dialogue(
+                f"{split}-{number}", tuple(Turn("AB"[i % 2], text) for i, text in enumerate(texts))
+            )
 
     def fingerprint(self) -> Mapping[str, str]:
         return {"toy": json.dumps(self.splits)}
@@ -41,7 +43,9 @@ class Toy:
 
 @pytest.fixture(scope="module", autouse=True)
 def unsynced() -> Iterator[None]:
-    """Skip fsync in this process: hundreds of calls take most of the time; test_atomic.py tests them."""
+    """Skip fsync in this process: hundreds of calls take most of the time; test_atomic.py tests
+    them.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dialog.atomic.sync", lambda *paths: None)
         yield
@@ -58,9 +62,14 @@ def built() -> Callable[..., Path]:
 
     def build(root: Path, corpus: Corpus, **changed: object) -> Path:
         rules, limits, settings = (
-            {key: changed.get(key, value) for key, value in defaults.items()} for defaults in (RULES, LIMITS, SETTINGS)
+            {key: changed.get(key, value) for key, value in defaults.items()}
+            for defaults in (RULES, LIMITS, SETTINGS)
         )
         runtime = {key: changed[key] for key in changed.keys() & {"progress", "workers", "engine"}}
-        return prepare(Job(corpus, rules=ExampleRules(**rules), limits=Limits(**limits), **settings), root, **runtime)
+        return prepare(
+            Job(corpus, rules=ExampleRules(**rules), limits=Limits(**limits), **settings),
+            root,
+            **runtime,
+        )
 
     return build

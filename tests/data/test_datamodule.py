@@ -80,7 +80,7 @@ class Saving(lightning.Callback):
             trainer.save_checkpoint(self.path)
 
 
-def trainer(**options: Any) -> lightning.Trainer:  # noqa: ANN401 - Lightning takes what it takes
+def trainer(**options: Any) -> lightning.Trainer:
     return lightning.Trainer(
         accelerator="cpu",
         devices=1,
@@ -100,7 +100,9 @@ def test_an_epoch_reads_every_example_once(folder: Path) -> None:
     lightning_trainer = trainer(max_epochs=2, num_sanity_val_steps=0)
     lightning_trainer.fit(module, datamodule=data)
     lightning_trainer.test(module, datamodule=data, verbose=False)
-    everything = {split: list(range(len(Store(folder, split)))) for split in ("train", "validation", "test")}
+    everything = {
+        split: list(range(len(Store(folder, split)))) for split in ("train", "validation", "test")
+    }
     for (split, _), rows in module.seen.items():
         assert sorted(rows) == everything[split]
     assert {split for split, _ in module.seen} == set(everything)
@@ -134,7 +136,9 @@ def test_the_length_is_the_same_in_every_epoch(folder: Path) -> None:
 
 @pytest.mark.parametrize("position", [0, 1, 5])
 def test_a_loader_continues_where_another_stopped(folder: Path, position: int) -> None:
-    first, second = (DialogDataModule(folder, batch_tokens=300).train_dataloader() for _ in range(2))
+    first, second = (
+        DialogDataModule(folder, batch_tokens=300).train_dataloader() for _ in range(2)
+    )
     first.sampler.set_epoch(2)
     whole = [batch.rows.tolist() for batch in first]
     batches = iter(first)
@@ -165,7 +169,9 @@ def test_a_resumed_run_reads_the_same_rows(folder: Path, tmp_path: Path, steps: 
             callbacks=[Saving(steps, checkpoint)] if save else [],
         )
         data = DialogDataModule(folder, batch_tokens=1000)
-        lightning_trainer.fit(module, datamodule=data, ckpt_path=checkpoint if resume else None, weights_only=True)
+        lightning_trainer.fit(
+            module, datamodule=data, ckpt_path=checkpoint if resume else None, weights_only=True
+        )
         return [row for (split, _), rows in module.seen.items() if split == "train" for row in rows]
 
     checkpoint = tmp_path / "saved.ckpt"
@@ -178,7 +184,9 @@ def test_a_resumed_run_reads_the_same_rows(folder: Path, tmp_path: Path, steps: 
 
 def test_seeds_shuffle_differently(folder: Path) -> None:
     one, two, again = (
-        next(iter(DialogDataModule(folder, batch_tokens=300, seed=seed).train_dataloader())).rows.tolist()
+        next(
+            iter(DialogDataModule(folder, batch_tokens=300, seed=seed).train_dataloader())
+        ).rows.tolist()
         for seed in (1, 2, 1)
     )
     assert one == again != two
@@ -205,13 +213,19 @@ def repeated(ids: list[int], random: np.random.Generator) -> list[int]:
 
 def test_training_turns_are_retokenised_each_epoch(folder: Path) -> None:
     plain, loader, other = (
-        DialogDataModule(folder, batch_tokens=300, seed=seed, retokenise=retokenise).train_dataloader()
+        DialogDataModule(
+            folder, batch_tokens=300, seed=seed, retokenise=retokenise
+        ).train_dataloader()
         for seed, retokenise in ((0, None), (0, repeated), (1, repeated))
     )
 
     def sources(loader: BatchLoader, epoch: int) -> dict[int, list[int]]:
         loader.sampler.set_epoch(epoch)
-        pairs = [pair for batch in loader for pair in zip(batch.rows.tolist(), batch.source.tolist(), strict=True)]
+        pairs = [
+            pair
+            for batch in loader
+            for pair in zip(batch.rows.tolist(), batch.source.tolist(), strict=True)
+        ]
         return {row: [token for token in source if token != PAD] for row, source in pairs}
 
     once = sources(loader, 0)
@@ -234,7 +248,9 @@ def test_retokenised_rows_keep_the_limits(folder: Path) -> None:
 
 
 def test_references_are_not_retokenised(folder: Path) -> None:
-    plain, noisy = (DialogDataModule(folder, batch_tokens=300, retokenise=noise) for noise in (None, repeated))
+    plain, noisy = (
+        DialogDataModule(folder, batch_tokens=300, retokenise=noise) for noise in (None, repeated)
+    )
     for one, two in zip(plain.val_dataloader(), noisy.val_dataloader(), strict=True):
         assert torch.equal(one.target, two.target)
 
@@ -245,4 +261,7 @@ def test_a_data_module_can_be_copied_and_pickled(
 ) -> None:
     data = DialogDataModule(folder, batch_tokens=300)
     again = copied(data)
-    assert next(iter(again.train_dataloader())).rows.tolist() == next(iter(data.train_dataloader())).rows.tolist()
+    assert (
+        next(iter(again.train_dataloader())).rows.tolist()
+        == next(iter(data.train_dataloader())).rows.tolist()
+    )

@@ -29,8 +29,12 @@ def dialogue(*texts: str) -> Dialogue:
 
 
 def test_the_context_is_the_turns_directly_before() -> None:
-    result = list(examples([dialogue("a", "b", "c", "d")], ExampleRules(2, first_turns=False), Counter()))
-    assert [(e.id, e.first, "".join(t.text for t in e.context), e.response.text) for e in result] == [
+    result = list(
+        examples([dialogue("a", "b", "c", "d")], ExampleRules(2, first_turns=False), Counter())
+    )
+    assert [
+        (e.id, e.first, "".join(t.text for t in e.context), e.response.text) for e in result
+    ] == [
         ("d#1", 0, "a", "b"),
         ("d#2", 0, "ab", "c"),
         ("d#3", 1, "bc", "d"),
@@ -65,9 +69,13 @@ def test_counts_add_up(entries: list[Entry], rules: ExampleRules) -> None:
         ("turns", sum(len(each.turns) for each in entries if isinstance(each, Dialogue))),
     ):
         assert counts[f"{unit} read"] == read
-        dropped = sum(number for key, number in counts.items() if key.startswith(f"dropped {unit}: "))
+        dropped = sum(
+            number for key, number in counts.items() if key.startswith(f"dropped {unit}: ")
+        )
         assert counts[unit] + dropped == read
-    assert counts["dropped dialogues: malformed"] == sum(isinstance(each, Malformed) for each in entries)
+    assert counts["dropped dialogues: malformed"] == sum(
+        isinstance(each, Malformed) for each in entries
+    )
     assert counts["examples"] == len(result) <= counts["turns"]
     if rules.responder is None:
         assert len(result) == counts["turns"] - (0 if rules.first_turns else counts["dialogues"])
@@ -76,9 +84,14 @@ def test_counts_add_up(entries: list[Entry], rules: ExampleRules) -> None:
         assert all(turn.text for turn in (*example.context, example.response))
         assert rules.context_turns is None or len(example.context) <= rules.context_turns
         assert rules.responder in (None, example.response.speaker)
-        assert all(len(turn.text) <= rules.max_turn_characters for turn in (*example.context, example.response))
+        assert all(
+            len(turn.text) <= rules.max_turn_characters
+            for turn in (*example.context, example.response)
+        )
         if rules.normalise and rules.max_turn_characters > 20:
-            assert all(turn.text == turn.text.strip() for turn in (*example.context, example.response))
+            assert all(
+                turn.text == turn.text.strip() for turn in (*example.context, example.response)
+            )
         if rules.merge_turns:
             speakers = [turn.speaker for turn in (*example.context, example.response)]
             assert all(one != other for one, other in pairwise(speakers))
@@ -108,7 +121,9 @@ def test_merge_turns_joins_consecutive_turns() -> None:
         Turn("A", "red", (Copy(0, 3, 0, 4),)),
     )
     counts: Counter[str] = Counter()
-    reply, answer = examples([Dialogue("d", turns)], ExampleRules(3, first_turns=False, merge_turns=True), counts)
+    reply, answer = examples(
+        [Dialogue("d", turns)], ExampleRules(3, first_turns=False, merge_turns=True), counts
+    )
     assert reply.response == Turn("B", "I see. Which?")
     assert [turn.text for turn in answer.context] == ["the red hat", "I see. Which?"]
     assert answer.response.copies == (Copy(0, 3, 0, 4),)
@@ -118,7 +133,9 @@ def test_merge_turns_joins_consecutive_turns() -> None:
 def test_facts_go_to_the_speakers_who_know_them() -> None:
     facts = (Turn("A", "I am a cook."), Turn("", "It rains."), Turn("B", "I ski."))
     turns = (Turn("A", "Hi"), Turn("B", "Hello"), Turn("A", "Well"))
-    of_b, of_a = examples([Dialogue("d", turns, facts=facts)], ExampleRules(1, first_turns=False), Counter())
+    of_b, of_a = examples(
+        [Dialogue("d", turns, facts=facts)], ExampleRules(1, first_turns=False), Counter()
+    )
     assert [fact.text for fact in of_b.facts] == ["It rains.", "I ski."]
     assert [fact.text for fact in of_a.facts] == ["I am a cook.", "It rains."]
     assert [turn.text for turn in of_a.context] == ["Hello"]
@@ -132,7 +149,9 @@ def test_facts_go_to_the_speakers_who_know_them() -> None:
         ({"malformed": "ignore"}, r"data\.malformed is 'ignore'; give refuse or drop"),
     ],
 )
-def test_rules_out_of_range_are_errors_with_their_key(changed: dict[str, object], message: str) -> None:
+def test_rules_out_of_range_are_errors_with_their_key(
+    changed: dict[str, object], message: str
+) -> None:
     with pytest.raises(UserError, match=message):
         replace(ExampleRules(2, first_turns=False), **changed)
 
@@ -149,7 +168,11 @@ def test_copies_follow_the_remaining_turns(empty: str) -> None:
     assert example.response.copies == (Copy(2, 5, 0, 4),)
     (copy,) = example.response.copies
     source = example.context[copy.turn - example.first].text
-    assert source[copy.source : copy.source + 3] == example.response.text[copy.start : copy.end] == "red"
+    assert (
+        source[copy.source : copy.source + 3]
+        == example.response.text[copy.start : copy.end]
+        == "red"
+    )
 
 
 @pytest.mark.parametrize("normalise", [True, False])
@@ -158,7 +181,11 @@ def test_normalise_removes_outer_white_space(normalise: bool) -> None:
     rules = ExampleRules(3, first_turns=False, normalise=normalise)
     (example,) = examples([Dialogue("d", turns, facts=(Turn("", " a fact\n"),))], rules, Counter())
     texts = [turn.text for turn in (*example.facts, *example.context, example.response)]
-    assert texts == (["a fact", "the red hat", "red"] if normalise else [" a fact\n", " \n the red hat ", "\tred"])
+    assert texts == (
+        ["a fact", "the red hat", "red"]
+        if normalise
+        else [" a fact\n", " \n the red hat ", "\tred"]
+    )
     (copy,) = example.response.copies
     source = example.context[copy.turn].text
     assert source[copy.source :][:3] == example.response.text[copy.start : copy.end] == "red"
@@ -168,5 +195,8 @@ def test_shared_facts_keep_their_order() -> None:
     facts = tuple(Turn(speaker, f"of {speaker}") for speaker in ("A", "", "B", "A"))
     dialogue = Dialogue("d", (Turn("A", "a"), Turn("B", "b"), Turn("A", "c")), facts=facts)
     result = list(examples([dialogue], ExampleRules(1, first_turns=False), Counter()))
-    assert [[fact.speaker for fact in example.facts] for example in result] == [["", "B"], ["A", "", "A"]]
+    assert [[fact.speaker for fact in example.facts] for example in result] == [
+        ["", "B"],
+        ["A", "", "A"],
+    ]
     assert all(len(example.context) == 1 for example in result)

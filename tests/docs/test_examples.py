@@ -13,13 +13,22 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SHORT = ["data.corpus.size=40", "trainer.max_steps=2", "trainer.val_check_interval=2", "trainer.log_every_n_steps=1"]
+SHORT = [
+    "data.corpus.size=40",
+    "trainer.max_steps=2",
+    "trainer.val_check_interval=2",
+    "trainer.log_every_n_steps=1",
+]
 RunExample = Callable[..., str]
 
 
 @pytest.fixture
-def run_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> RunExample:
-    """Runs ``python examples/NAME.py ARGUMENTS`` in this process; returns the last line of its output."""
+def run_example(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> RunExample:
+    """Runs ``python examples/NAME.py ARGUMENTS`` in this process; returns the last line of its
+    output.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(EXAMPLES)
 
@@ -41,7 +50,9 @@ def test_an_example_is_short_and_states_its_command(file: Path) -> None:
 
 def test_own_attention_trains_and_own_metric_evaluates_it(run_example: RunExample) -> None:
     folder = Path(run_example("own_attention", *SHORT, "generation.max_length=4"))
-    maps = json.loads(next((folder / "attention" / "step-2").glob("*.json")).read_text(encoding="utf-8"))
+    maps = json.loads(
+        next((folder / "attention" / "step-2").glob("*.json")).read_text(encoding="utf-8")
+    )
     assert [attention["name"] for attention in maps["maps"]] == ["decoder.attention"]
 
     share = float(run_example("own_metric", str(folder)))
@@ -67,5 +78,7 @@ def test_own_corpus_has_right_sums_in_the_same_order() -> None:
 def test_own_trainer_lowers_the_loss(run_example: RunExample, tmp_path: Path) -> None:
     run_example("own_trainer", "data.corpus.size=40", "trainer.max_steps=24")
     with next(tmp_path.glob("runs/own_trainer/*/metrics.csv")).open(encoding="utf-8") as file:
-        losses = [float(row["validation/loss"]) for row in csv.DictReader(file) if row["validation/loss"]]
+        losses = [
+            float(row["validation/loss"]) for row in csv.DictReader(file) if row["validation/loss"]
+        ]
     assert losses[-1] < losses[0]

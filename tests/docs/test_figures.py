@@ -18,4 +18,6 @@ def test_figures_show_the_recorded_results(tmp_path: Path, monkeypatch: pytest.M
     kept = {path.name: path.read_text(encoding="utf-8") for path in IMAGES.glob("results_*.svg")}
     assert drawn.keys() == kept.keys()
     for name, figure in drawn.items():
-        assert figure == kept[name], f"{name} is older than the records: run python docs/images/results.py"
+        assert figure == kept[name], (
+            f"{name} is older than the records: run python docs/images/results.py"
+        )

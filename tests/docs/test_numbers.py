@@ -15,10 +15,16 @@ from dialog.report.formats.metrics import metric_at
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "benchmarks" / "results" / "records"
-RECORDS = {path: json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*/*.json"))}
+RECORDS = {
+    path: json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*/*.json"))
+}
 PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
-    for path in (ROOT / "docs" / "results.md", ROOT / "README.md", *sorted(ROOT.glob("recipes/*/README.md")))
+    for path in (
+        ROOT / "docs" / "results.md",
+        ROOT / "README.md",
+        *sorted(ROOT.glob("recipes/*/README.md")),
+    )
 }
 GENERATED = re.compile(r"<!-- results: .*?<!-- end of results -->", re.DOTALL)
 SPREAD = re.compile(r"(\d+\.\d+) ± (\d+\.\d+)")
@@ -26,7 +32,8 @@ BOUND = r"([-−]?0\.\d{3,})"
 INTERVAL = re.compile(rf"(?:\bby|\|)\s+{BOUND}\s+to\s+{BOUND}")
 """Of a difference between two recipes, in prose or in a cell. Other ranges have no "by"."""
 HEADLINE = re.compile(
-    r"^\| [^|]*?(?:\((\d) seeds\) )?\| ([\d.]+)[ %]*\| ([\d.]+)[ %]*\|.*\((recipes/\w+)/README", re.MULTILINE
+    r"^\| [^|]*?(?:\((\d) seeds\) )?\| ([\d.]+)[ %]*\| ([\d.]+)[ %]*\|.*\((recipes/\w+)/README",
+    re.MULTILINE,
 )
 
 
@@ -47,7 +54,11 @@ def names(metrics: dict[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def values(row: dict[str, Any], metric: str) -> list[float]:
-    return [float(value) for run in row["runs"] if (value := metric_at(run["metrics"], metric)) is not None]
+    return [
+        float(value)
+        for run in row["runs"]
+        if (value := metric_at(run["metrics"], metric)) is not None
+    ]
 
 
 def is_recorded(mean: str, deviation: str) -> bool:
@@ -66,14 +77,16 @@ def is_recorded(mean: str, deviation: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("page", "mean", "deviation"), [(page, *m) for page in PAGES for m in SPREAD.findall(prose(page))]
+    ("page", "mean", "deviation"),
+    [(page, *m) for page in PAGES for m in SPREAD.findall(prose(page))],
 )
 def test_means_and_deviations_are_recorded(page: str, mean: str, deviation: str) -> None:
     assert is_recorded(mean, deviation)
 
 
 @pytest.mark.parametrize(
-    ("page", "low", "high"), [(page, *m) for page in PAGES for m in sorted(set(INTERVAL.findall(prose(page))))]
+    ("page", "low", "high"),
+    [(page, *m) for page in PAGES for m in sorted(set(INTERVAL.findall(prose(page))))],
 )
 def test_intervals_are_recorded(page: str, low: str, high: str) -> None:
     """Of bits per byte, of either sign: a record has A minus B, the page may have B minus A."""
@@ -103,14 +116,19 @@ def test_the_table_of_the_readme_is_recorded() -> None:
     rows = HEADLINE.findall(PAGES["README.md"])
     assert len(rows) == 8
     for seeds, *means, corpus in rows:
-        names_of_pair = [f"{Path(corpus).name}/{family}" for family in ("lstm_bahdanau", "transformer")]
+        names_of_pair = [
+            f"{Path(corpus).name}/{family}" for family in ("lstm_bahdanau", "transformer")
+        ]
         pairs = [
             [row for row in record["recipes"] if row["name"] in names_of_pair]
             for path, record in RECORDS.items()
             if path.parent.name == Path(corpus).name
         ]
         assert any(
-            all(is_mean(values(row, metric), mean, seeds) for row, mean in zip(pair, means, strict=True))
+            all(
+                is_mean(values(row, metric), mean, seeds)
+                for row, mean in zip(pair, means, strict=True)
+            )
             for pair in pairs
             if len(pair) == 2
             for metric in names(pair[0]["runs"][0]["metrics"])

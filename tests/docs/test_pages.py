@@ -29,7 +29,11 @@ PAGES = {
 }
 COMMAND = re.compile(r"(?:python -m dialog|dialog-seq2seq) ([^\n`#|]+)")
 COMMANDS = sorted(
-    {(page, match[1].strip()) for page, text in PAGES.items() for match in COMMAND.finditer(text.replace("\\\n", " "))}
+    {
+        (page, match[1].strip())
+        for page, text in PAGES.items()
+        for match in COMMAND.finditer(text.replace("\\\n", " "))
+    }
 )
 EXTENDING = PAGES["docs/extending.md"]
 
@@ -51,12 +55,16 @@ def test_links_lead_to_files_and_headings(page: str) -> None:
     for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", PAGES[page]):
         path = (ROOT / page).parent.joinpath(target).resolve() if target else ROOT / page
         assert path.exists(), target
-        assert not anchor or anchor in anchors(path.read_text(encoding="utf-8")), f"{target}#{anchor}"
+        assert not anchor or anchor in anchors(path.read_text(encoding="utf-8")), (
+            f"{target}#{anchor}"
+        )
 
 
 def anchors(page: str) -> set[str]:
     """Return the anchors that GitHub gives to the headings of a page."""
-    headings = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", page, flags=re.DOTALL), re.MULTILINE)
+    headings = re.findall(
+        r"^#+ (.+)$", re.sub(r"```.*?```", "", page, flags=re.DOTALL), re.MULTILINE
+    )
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
@@ -68,10 +76,12 @@ def test_commands_parse_and_recipes_compose(page: str, line: str) -> None:
     assert words[0] in VERBS
     command = program.get_command(click.Context(program), words[0])
     assert command is not None
-    context = command.make_context(words[0], [word.replace("$SLURM_ARRAY_TASK_ID", "1") for word in words[1:]])
-    positional = [str(word) for value in context.params.values() if isinstance(value, tuple) for word in value] + [
-        value for value in context.params.values() if isinstance(value, str)
-    ]
+    context = command.make_context(
+        words[0], [word.replace("$SLURM_ARRAY_TASK_ID", "1") for word in words[1:]]
+    )
+    positional = [
+        str(word) for value in context.params.values() if isinstance(value, tuple) for word in value
+    ] + [value for value in context.params.values() if isinstance(value, str)]
     overrides = [word for word in positional if "=" in word]
     for name in set(positional) & set(shipped_recipes()):
         compose(name, overrides)
@@ -92,7 +102,9 @@ def test_the_corpora_are_those_that_can_be_downloaded() -> None:
 def test_the_run_folder_of_the_readme_is_that_of_the_quickstart() -> None:
     (folder,) = re.findall(r"`RUN` is .*`(comparisons/TIME/.*?)`", PAGES["README.md"])
     contender = of_recipe(compose("quickstart/transformer"))
-    assert [str(cell.folder) for cell in Grid(Path("comparisons/TIME"), (contender,), (1,)).cells()] == [folder]
+    assert [
+        str(cell.folder) for cell in Grid(Path("comparisons/TIME"), (contender,), (1,)).cells()
+    ] == [folder]
 
 
 def test_the_python_of_the_readme_runs(trained: Callable[[str], Path]) -> None:
@@ -135,8 +147,12 @@ def my_lab(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_users_attention_trains_and_shows_its_maps(my_lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (setting,) = re.findall(r"train quickstart/lstm_bahdanau '(model\.decoder\.attention=.*?)'", EXTENDING)
+def test_a_users_attention_trains_and_shows_its_maps(
+    my_lab: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (setting,) = re.findall(
+        r"train quickstart/lstm_bahdanau '(model\.decoder\.attention=.*?)'", EXTENDING
+    )
     monkeypatch.syspath_prepend(my_lab)
     small = [
         "data.corpus.size=40",
@@ -145,8 +161,13 @@ def test_a_users_attention_trains_and_shows_its_maps(my_lab: Path, monkeypatch: 
         "trainer.log_every_n_steps=1",
     ]
     run = my_lab / "run"
-    program.main(["train", "quickstart/lstm_bahdanau", setting, *small, "--output", str(run)], standalone_mode=False)
-    maps = json.loads(next((run / "attention" / "step-3").glob("*.json")).read_text(encoding="utf-8"))
+    program.main(
+        ["train", "quickstart/lstm_bahdanau", setting, *small, "--output", str(run)],
+        standalone_mode=False,
+    )
+    maps = json.loads(
+        next((run / "attention" / "step-3").glob("*.json")).read_text(encoding="utf-8")
+    )
     assert [attention["name"] for attention in maps["maps"]] == ["decoder.attention"]
 
 
@@ -155,18 +176,25 @@ def test_a_users_attention_is_held_to_the_laws(my_lab: Path) -> None:
     (line,) = re.findall(pattern, EXTENDING, re.MULTILINE)
     chosen = "my_lab and (split_of_a_target or padding or distributions)"
     command = [sys.executable, "-m", *line[0].split(), line[1], "-q", "-k", chosen]
-    environment = {**os.environ, "PYTHONPATH": f"{my_lab}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
-    finished = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{my_lab}{os.pathsep}{ROOT}",
+        "OMP_NUM_THREADS": "1",
+    }
+    finished = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
     assert finished.returncode == 0, finished.stdout[-2000:]
     assert re.search(r"^\d+ passed", finished.stdout, re.MULTILINE)
 
     (my_lab / "my_lab.py").write_text(  # one that reads later tokens fails
-        "class Cosine:\n"
-        "    def __init__(self, query_size, key_size, size): pass\n"
-        "    def keys(self, states): return states\n"
-        "    def __call__(self, query, keys): return (query.sum(1, keepdim=True) + query) @ keys.transpose(1, 2)\n",
+        "class Cosine:\n    def __init__(self, query_size, key_size, size): pass\n    def"
+        " keys(self, states): return states\n    def __call__(self, query, keys): return"
+        " (query.sum(1, keepdim=True) + query) @ keys.transpose(1, 2)\n",
         encoding="utf-8",
     )
     command[-1] = "my_lab and split_of_a_target"
-    finished = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    finished = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
     assert finished.returncode == 1

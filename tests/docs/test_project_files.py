@@ -1,4 +1,6 @@
-"""CITATION.cff, CHANGELOG.md, the pre-commit hooks, the workflow and the source distribution agree with the project."""
+"""CITATION.cff, CHANGELOG.md, the pre-commit hooks, the workflow and the source distribution agree
+with the project.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def test_the_citation_is_of_this_version() -> None:
 
 
 def test_the_changelog_has_this_version_after_what_is_unreleased() -> None:
-    headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    headings = re.findall(
+        r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
     assert headings[:2] == ["Unreleased", dialog.__version__]
 
 
@@ -37,7 +41,9 @@ def test_hooks_are_the_commands_of_make_lint() -> None:
     repositories = read_yaml(".pre-commit-config.yaml")["repos"]
     assert {repository["repo"] for repository in repositories} == {"local"}  # nothing is downloaded
     hooks = [hook["entry"] for repository in repositories for hook in repository["hooks"]]
-    recipe = re.search(r"^lint:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    recipe = re.search(
+        r"^lint:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
+    )
     assert recipe
     assert hooks == [line.strip().replace("$(BIN)", ".venv/bin") for line in recipe[1].splitlines()]
 

@@ -23,7 +23,9 @@ def trained_run(trained: Callable[[str], Path]) -> Callable[[str], Run]:
 
 @pytest.fixture(scope="session")
 def random_run(trained_run: Callable[[str], Run]) -> Callable[..., Run]:
-    """``random_run(encoder={...}, ...)``: a run whose network has these values of the section ``model``."""
+    """``random_run(encoder={...}, ...)``: a run whose network has these values of the section
+    ``model``.
+    """
 
     def build(seed: int = 0, **model: object) -> Run:
         run = trained_run("lstm")
@@ -31,7 +33,8 @@ def random_run(trained_run: Callable[[str], Run]) -> Callable[..., Run]:
         torch.manual_seed(seed)
         network = build_model(config, len(run.tokenizer)).eval()
         with torch.no_grad():
-            for parameter in network.parameters():  # no bias is 0 and no norm is 1, so that each one matters
+            # no bias is 0 and no norm is 1, so that each one matters
+            for parameter in network.parameters():
                 parameter += 0.1 * torch.randn_like(parameter)
         return replace(run, recipe=replace(run.recipe, model=config), model=network)
 

@@ -1,4 +1,6 @@
-"""The card's code lays a context out as training does, and no text of a run becomes markup or code."""
+"""The card's code lays a context out as training does, and no text of a run becomes markup or
+code.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,9 @@ def test_results_of_the_test_split_are_shown(run: Run, tmp_path: Path) -> None:
 
 def test_results_of_other_weights_or_searches_are_left_out(run: Run, tmp_path: Path) -> None:
     generation = replace(run.recipe.generation, max_length=3)
-    assert "## Results" not in card(replace(run, recipe=replace(run.recipe, generation=generation)), CTranslate2(), "")
+    assert "## Results" not in card(
+        replace(run, recipe=replace(run.recipe, generation=generation)), CTranslate2(), ""
+    )
     folder = Path(shutil.copytree(run.folder, tmp_path / "run"))
     assert "## Results" in card(replace(run, folder=folder), CTranslate2(), "equal")
     with (folder / "model.safetensors").open("ab") as weights:

@@ -22,7 +22,12 @@ from dialog.export.formats.huggingface.chat import MARK, chat_template, write_to
 from dialog.export.formats.huggingface.pipeline import truncated
 from dialog.runs.run import Run
 
-TEXTS = ["hello there , how are you ?", "Fine . And you ?", "what is the first word ?", "</s> <other> <unk>"] * 20
+TEXTS = [
+    "hello there , how are you ?",
+    "Fine . And you ?",
+    "what is the first word ?",
+    "</s> <other> <unk>",
+] * 20
 
 
 def unigram_file(folder: Path) -> Tokenizer:
@@ -31,7 +36,9 @@ def unigram_file(folder: Path) -> Tokenizer:
     tokenizer.normalizer, tokenizer.decoder = normalizers.NFC(), decoders.ByteLevel()
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.UnigramTrainer(vocab_size=300, initial_alphabet=alphabet, unk_token="?", show_progress=False)
+    trainer = trainers.UnigramTrainer(
+        vocab_size=300, initial_alphabet=alphabet, unk_token="?", show_progress=False
+    )
     tokenizer.train_from_iterator(TEXTS, trainer)
     tokenizer.save(str(folder / "given.json"))
     return file(path=str(folder / "given.json"))
@@ -43,13 +50,17 @@ TOKENIZERS: dict[str, Callable[[Path], Tokenizer]] = {
     "word": lambda folder: word(TEXTS, lower=True),
     "characters": lambda folder: characters(TEXTS),
 }
-CONTEXTS = st.lists(st.text("a e.?\n \u00e9</s>", max_size=12) | st.sampled_from(TEXTS), min_size=1, max_size=5)
+CONTEXTS = st.lists(
+    st.text("a e.?\n \u00e9</s>", max_size=12) | st.sampled_from(TEXTS), min_size=1, max_size=5
+)
 Opened = tuple[Run, Any]
 
 
 @pytest.fixture(scope="module", params=TOKENIZERS)
 def opened(
-    request: pytest.FixtureRequest, trained_run: Callable[[str], Run], tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    trained_run: Callable[[str], Run],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Opened:
     """A run with a tokenizer, and what transformers opens."""
     folder = tmp_path_factory.mktemp(request.param)
@@ -75,10 +86,14 @@ def chat(context: Sequence[str]) -> list[dict[str, str]]:
     normalise=st.booleans(),
     silence=st.sampled_from([None, "__SILENCE__ `\\'", " a "]),
 )
-def test_messages_are_laid_out_as_in_training(opened: Opened, context: list[str], **data: object) -> None:
+def test_messages_are_laid_out_as_in_training(
+    opened: Opened, context: list[str], **data: object
+) -> None:
     run, tokenizer = opened
     run = with_data(run, max_source=2000, **data)
-    ids = tokenizer.apply_chat_template(chat(context), chat_template=chat_template(run.recipe.data))["input_ids"]
+    ids = tokenizer.apply_chat_template(
+        chat(context), chat_template=chat_template(run.recipe.data)
+    )["input_ids"]
     assert ids == run.responder.encode(run.responder.example(context))[0]
 
 
@@ -89,7 +104,9 @@ def test_the_pipeline_truncates_as_in_training(
 ) -> None:
     run, tokenizer = opened
     run = with_data(run, max_source=longest, **data)
-    ids = tokenizer.apply_chat_template(chat(context), chat_template=chat_template(run.recipe.data))["input_ids"]
+    ids = tokenizer.apply_chat_template(
+        chat(context), chat_template=chat_template(run.recipe.data)
+    )["input_ids"]
     assert truncated(ids, longest) == run.responder.encode(run.responder.example(context))[0]
 
 

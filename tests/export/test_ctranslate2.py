@@ -1,4 +1,6 @@
-"""Parity of CTranslate2 over all settings of Transformers, what it lacks, and the code of its card."""
+"""Parity of CTranslate2 over all settings of Transformers, what it lacks, and the code of its
+card.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,8 @@ from dialog.config.schema import GenerationConfig
 from dialog.data.tokenizers.tokenizer import BOS, EOS, SELF, Tokenizer
 from dialog.errors import UserError
 from dialog.export.card import program
-from dialog.export.contract import Exported
 from dialog.export.export import export
+from dialog.export.format import Exported
 from dialog.export.formats.ctranslate2 import CTranslate2
 from dialog.export.parity import TOLERANCE, Parity, log_probabilities, measure_parity
 from dialog.models.contracts import Only
@@ -30,10 +32,16 @@ CONTEXT = ["Hi !", "Hello . How are you ?"]
 """The context in the code of the card."""
 SIZES = {"size": 24, "feed_forward_size": 32, "layers": 2}
 CHOICES = {path.stem: path for path in sorted((shipped_folder("configs") / "model").glob("*.yaml"))}
-SEARCHES = {path.stem: path for path in sorted((shipped_folder("configs") / "generation").glob("*.yaml"))}
+SEARCHES = {
+    path.stem: path for path in sorted((shipped_folder("configs") / "generation").glob("*.yaml"))
+}
 LACKING = {
-    **dict.fromkeys(["gru_bahdanau", "lstm_bahdanau", "lstm_luong", "lstm_multihead"], "model.encoder"),
-    **dict.fromkeys(["lstm_no_attention", "lstm_pointer", "lstm_to_transformer", "hred"], "model.encoder"),
+    **dict.fromkeys(
+        ["gru_bahdanau", "lstm_bahdanau", "lstm_luong", "lstm_multihead"], "model.encoder"
+    ),
+    **dict.fromkeys(
+        ["lstm_no_attention", "lstm_pointer", "lstm_to_transformer", "hred"], "model.encoder"
+    ),
     **dict.fromkeys(["sankar2019_lstm", "sankar2019_lstm_attention"], "model.encoder"),
     "transformer_to_lstm": "model.decoder",
 }
@@ -70,16 +78,30 @@ VARIATIONS: dict[str, dict[str, Any]] = {
     "learned positions": positions("learned", length=48),
     "rotary, one head of keys and values": both(key_value_heads=1, positions={"name": "rotary"}),
     "two heads of keys and values": both(key_value_heads=2),
-    "tied output, biases": both() | {"tie_embeddings": "output", "head": {"name": "vocabulary", "bias": True}},
+    "tied output, biases": both()
+    | {"tie_embeddings": "output", "head": {"name": "vocabulary", "bias": True}},
     "three tables, not scaled": both() | {"tie_embeddings": "none", "scale_embeddings": False},
     "different sides": {
-        "encoder": {"name": "transformer", "heads": 2, "feed_forward_size": 20, "layers": 1, "norm": "rms_norm"},
+        "encoder": {
+            "name": "transformer",
+            "heads": 2,
+            "feed_forward_size": 20,
+            "layers": 1,
+            "norm": "rms_norm",
+        },
         "decoder": TRANSFORMER
         | {"layers": 3, "norm_first": False, "activation": "gelu", "positions": {"name": "rotary"}},
     },
     "sides swapped": {
-        "encoder": TRANSFORMER | {"activation": "swiglu", "key_value_heads": 2, "positions": {"name": "rotary"}},
-        "decoder": {"name": "transformer", "heads": 2, "feed_forward_size": 20, "layers": 1, "norm": "rms_norm"},
+        "encoder": TRANSFORMER
+        | {"activation": "swiglu", "key_value_heads": 2, "positions": {"name": "rotary"}},
+        "decoder": {
+            "name": "transformer",
+            "heads": 2,
+            "feed_forward_size": 20,
+            "layers": 1,
+            "norm": "rms_norm",
+        },
     },
 }
 
@@ -109,7 +131,9 @@ def folder(trained_transformer: Run, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.fixture(scope="module")
-def babbling(random_run: Callable[..., Run], tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
+def babbling(
+    random_run: Callable[..., Run], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Run, Path]:
     """A run whose responses repeat tokens and do not end, and its exported folder."""
     run, output = random_run(**both()), tmp_path_factory.mktemp("babbling")
     exported(run, output)
@@ -121,13 +145,17 @@ def babbling(random_run: Callable[..., Run], tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.mark.parametrize("variation", VARIATIONS)
-def test_the_engine_computes_every_setting(variation: str, random_run: Callable[..., Run], tmp_path: Path) -> None:
+def test_the_engine_computes_every_setting(
+    variation: str, random_run: Callable[..., Run], tmp_path: Path
+) -> None:
     parity = parity_of(random_run(**VARIATIONS[variation]), tmp_path)
     assert parity.holds, str(parity)
 
 
 @pytest.mark.parametrize("choice", sorted({*CHOICES} - {*LACKING}))
-def test_the_engine_computes_shipped_transformers(choice: str, random_run: Callable[..., Run], tmp_path: Path) -> None:
+def test_the_engine_computes_shipped_transformers(
+    choice: str, random_run: Callable[..., Run], tmp_path: Path
+) -> None:
     parity = parity_of(random_run(**network_of(choice)), tmp_path)
     assert parity.holds, str(parity)
 
@@ -135,7 +163,9 @@ def test_the_engine_computes_shipped_transformers(choice: str, random_run: Calla
 @pytest.mark.parametrize("choice", sorted(LACKING))
 def test_other_shipped_networks_are_refused(choice: str, random_run: Callable[..., Run]) -> None:
     run = random_run(**network_of(choice))
-    with pytest.raises(UserError, match=rf"^{LACKING[choice]}: CTranslate2 supports only .*; use --format onnx"):
+    with pytest.raises(
+        UserError, match=rf"^{LACKING[choice]}: CTranslate2 supports only .*; use --format onnx"
+    ):
         CTranslate2().check(run.model)
 
 
@@ -146,21 +176,29 @@ def test_other_shipped_networks_are_refused(choice: str, random_run: Callable[..
         ("model.encoder.positions", positions("dialog.models.positions.RotaryPositions")),
         (
             "model.decoder",
-            both() | {"decoder": {**TRANSFORMER, "name": "dialog.models.transformer.TransformerDecoder"}},
+            both()
+            | {"decoder": {**TRANSFORMER, "name": "dialog.models.transformer.TransformerDecoder"}},
         ),
     ],
 )
-def test_custom_parts_are_refused(key: str, network: dict[str, Any], random_run: Callable[..., Run]) -> None:
+def test_custom_parts_are_refused(
+    key: str, network: dict[str, Any], random_run: Callable[..., Run]
+) -> None:
     run = random_run(**network)
-    with pytest.raises(UserError, match=rf"^{key}: CTranslate2 supports only .*; use --format onnx"):
+    with pytest.raises(
+        UserError, match=rf"^{key}: CTranslate2 supports only .*; use --format onnx"
+    ):
         CTranslate2().check(run.model)
 
 
 @pytest.mark.parametrize("norm", ["layer_norm", "rms_norm"])
-def test_norms_of_small_states_agree(norm: str, random_run: Callable[..., Run], tmp_path: Path) -> None:
+def test_norms_of_small_states_agree(
+    norm: str, random_run: Callable[..., Run], tmp_path: Path
+) -> None:
     run = random_run(**both(norm=norm, positions={"name": "rotary"}))
     with torch.no_grad():
-        run.model.source_embedding.table.weight *= 1e-3  # its squares are below the epsilon of the norms
+        # its squares are below the epsilon of the norms
+        run.model.source_embedding.table.weight *= 1e-3
     parity = parity_of(run, tmp_path)
     assert parity.holds, str(parity)
 
@@ -174,17 +212,23 @@ def test_a_response_can_end_at_once(random_run: Callable[..., Run], tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["sinusoidal", "rotary"])
-def test_the_longest_source_of_a_recipe_is_read(name: str, random_run: Callable[..., Run], tmp_path: Path) -> None:
+def test_the_longest_source_of_a_recipe_is_read(
+    name: str, random_run: Callable[..., Run], tmp_path: Path
+) -> None:
     run = random_run(**positions(name))
     data = replace(run.recipe.data, max_source=1100)
     network = exported(replace(run, recipe=replace(run.recipe, data=data)), tmp_path)
     source, target = [SELF, *(6 + number % 200 for number in range(1098)), EOS], [7, 8, EOS]
     [computed] = network.log_probabilities([source], [target])
     with torch.inference_mode():
-        assert computed == pytest.approx(log_probabilities(run.model, source, target), abs=TOLERANCE)
+        assert computed == pytest.approx(
+            log_probabilities(run.model, source, target), abs=TOLERANCE
+        )
 
 
-def test_attention_is_the_mean_of_the_last_layer(random_run: Callable[..., Run], tmp_path: Path) -> None:
+def test_attention_is_the_mean_of_the_last_layer(
+    random_run: Callable[..., Run], tmp_path: Path
+) -> None:
     run = random_run(**both())
     exported(run, tmp_path)
     from ctranslate2 import Translator
@@ -192,7 +236,10 @@ def test_attention_is_the_mean_of_the_last_layer(random_run: Callable[..., Run],
     tokens = json.loads((tmp_path / "shared_vocabulary.json").read_text(encoding="utf-8"))
     source = [SELF, 20, 30, 40, EOS]
     [result] = Translator(str(tmp_path), intra_threads=1).translate_batch(
-        [[tokens[token] for token in source]], beam_size=1, max_decoding_length=5, return_attention=True
+        [[tokens[token] for token in source]],
+        beam_size=1,
+        max_decoding_length=5,
+        return_attention=True,
     )
     response = [tokens.index(token) for token in result.hypotheses[0]]
     assert response
@@ -210,11 +257,18 @@ def test_attention_is_the_mean_of_the_last_layer(random_run: Callable[..., Run],
 
 
 @pytest.mark.parametrize("vocabulary", [{"a": 6, "b": 8}, {"a": 7}])
-def test_an_id_without_a_token_is_refused(vocabulary: dict[str, int], random_run: Callable[..., Run]) -> None:
+def test_an_id_without_a_token_is_refused(
+    vocabulary: dict[str, int], random_run: Callable[..., Run]
+) -> None:
     run = random_run(**both())
-    special = {token: number for number, token in enumerate(["<pad>", "<s>", "</s>", "<unk>", "<other>", "<self>"])}
+    special = {
+        token: number
+        for number, token in enumerate(["<pad>", "<s>", "</s>", "<unk>", "<other>", "<self>"])
+    }
     model = {"type": "WordLevel", "vocab": special | vocabulary, "unk_token": "<unk>"}
-    changed = replace(run, tokenizer=Tokenizer(json.dumps({"version": "1.0", "added_tokens": [], "model": model})))
+    changed = replace(
+        run, tokenizer=Tokenizer(json.dumps({"version": "1.0", "added_tokens": [], "model": model}))
+    )
     with pytest.raises(UserError, match=r"^data\.tokenizer: .*; use --format onnx"):
         CTranslate2().write(changed, Path("unused"))
 
@@ -230,7 +284,9 @@ def response_of_run(run: Run, context: Sequence[str] = CONTEXT) -> list[int]:
     return [token for token in run.respond(context).candidates[0].ids if token != EOS]
 
 
-def response_of_card(run: Run, folder: Path, patch: pytest.MonkeyPatch, context: Sequence[str] = CONTEXT) -> list[int]:
+def response_of_card(
+    run: Run, folder: Path, patch: pytest.MonkeyPatch, context: Sequence[str] = CONTEXT
+) -> list[int]:
     """Run the code of the card in a folder, and return the tokens of the response."""
     patch.chdir(folder)
     names: dict[str, Any] = {}
@@ -261,7 +317,10 @@ OTHERS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("generation", [*CONSTRAINED, *OTHERS], ids=str)
 def test_the_code_of_the_card_responds_as_the_run(
-    generation: dict[str, Any], trained_transformer: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+    generation: dict[str, Any],
+    trained_transformer: Run,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     run = generating(trained_transformer, **generation)
     expected = response_of_run(run)
@@ -271,7 +330,10 @@ def test_the_code_of_the_card_responds_as_the_run(
 
 @pytest.mark.parametrize("generation", [CONSTRAINED[1], *OTHERS[::4]], ids=str)
 def test_an_empty_context_is_answered_as_by_the_run(
-    generation: dict[str, Any], trained_transformer: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+    generation: dict[str, Any],
+    trained_transformer: Run,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     run = generating(trained_transformer, **generation)
     expected = response_of_run(run, [])
@@ -291,12 +353,19 @@ def test_constraints_change_what_an_endless_run_repeats(
 
 def test_sampling_draws(babbling: tuple[Run, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     run = generating(babbling[0], search={"name": "sampling"})
-    assert response_of_card(run, babbling[1], monkeypatch) != response_of_card(run, babbling[1], monkeypatch)
-    assert "sampling_topk=3," in CTranslate2().usage(generating(run, search={"name": "sampling", "top_k": 3}))
+    assert response_of_card(run, babbling[1], monkeypatch) != response_of_card(
+        run, babbling[1], monkeypatch
+    )
+    assert "sampling_topk=3," in CTranslate2().usage(
+        generating(run, search={"name": "sampling", "top_k": 3})
+    )
 
 
 def test_the_code_prints_the_text(
-    trained_transformer: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    trained_transformer: Run,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     run = generating(trained_transformer)
     response_of_card(run, folder, monkeypatch)
@@ -330,10 +399,17 @@ def test_lacking_searches_are_named(choice: str, trained_transformer: Run) -> No
 
 @pytest.mark.parametrize(
     "generation",
-    [{"banned": ["a"]}, {"required": ["a"]}, {"block_context_ngram": 3}, {"frequency_penalty": 0.5}],
+    [
+        {"banned": ["a"]},
+        {"required": ["a"]},
+        {"block_context_ngram": 3},
+        {"frequency_penalty": 0.5},
+    ],
     ids=str,
 )
-def test_lacking_constraints_are_named(generation: dict[str, Any], trained_transformer: Run) -> None:
+def test_lacking_constraints_are_named(
+    generation: dict[str, Any], trained_transformer: Run
+) -> None:
     code = CTranslate2().usage(generating(trained_transformer, **generation))
     assert f"# not in CTranslate2: generation.{next(iter(generation))}\n" in code
 
@@ -341,6 +417,10 @@ def test_lacking_constraints_are_named(generation: dict[str, Any], trained_trans
 @pytest.mark.parametrize(
     "arguments", [{"candidates": 2}, {"min_p": 0.1}, {"typical_p": 0.5}, {"top_k": 5, "top_p": 0.5}]
 )
-def test_lacking_arguments_of_sampling_are_named(arguments: dict[str, Any], trained_transformer: Run) -> None:
-    code = CTranslate2().usage(generating(trained_transformer, search={"name": "sampling", **arguments}))
+def test_lacking_arguments_of_sampling_are_named(
+    arguments: dict[str, Any], trained_transformer: Run
+) -> None:
+    code = CTranslate2().usage(
+        generating(trained_transformer, search={"name": "sampling", **arguments})
+    )
     assert "# greedy search: CTranslate2 lacks the recipe's 'sampling' with its arguments\n" in code

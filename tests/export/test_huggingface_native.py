@@ -21,7 +21,7 @@ from dialog.build import build_model
 from dialog.config.schema import ModelConfig
 from dialog.config.trust import trusted
 from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD
-from dialog.export.contract import Tokens
+from dialog.export.format import Tokens
 from dialog.export.formats.huggingface import HuggingFaceFormat
 from dialog.export.formats.huggingface.native import unsupported, write
 from dialog.export.parity import TOLERANCE, log_probabilities, measure_parity
@@ -31,7 +31,11 @@ from dialog.runs.run import Run
 
 CHOICES = sorted((Path(__file__).parents[2] / "configs" / "model").glob("*.yaml"))
 SMALL = {"name": "transformer", "layers": 2, "heads": 4, "feed_forward_size": 40}
-PEGASUS, MARIAN, BLENDERBOT = "PegasusForConditionalGeneration", "MarianMTModel", "BlenderbotForConditionalGeneration"
+PEGASUS, MARIAN, BLENDERBOT = (
+    "PegasusForConditionalGeneration",
+    "MarianMTModel",
+    "BlenderbotForConditionalGeneration",
+)
 LAST, LEARNED = {"norm_first": False}, {"positions": {"name": "learned", "length": 60}}
 SOURCES = [[5, 40, 41, 42, 4, 99, 100, EOS], [5, 301, EOS], [EOS]]
 TARGETS = [[30, 31, 32, EOS], [EOS], [77, 78, 79, 80, 81, EOS]]
@@ -62,7 +66,9 @@ PARITY: dict[str, tuple[str, dict[str, Any]]] = {
     "pegasus": (PEGASUS, UNEQUAL | BIAS),
     "marian": (
         MARIAN,
-        {side: own | {"activation": "gelu"} | LAST for side, own in UNEQUAL.items()} | BIAS | {"tie_embeddings": False},
+        {side: own | {"activation": "gelu"} | LAST for side, own in UNEQUAL.items()}
+        | BIAS
+        | {"tie_embeddings": False},
     ),
     "blenderbot": (BLENDERBOT, {side: own | LEARNED for side, own in UNEQUAL.items()}),
 }
@@ -72,29 +78,37 @@ class Loaded:
     """A folder that only transformers has read."""
 
     def __init__(self, folder: Path) -> None:
-        self.network, self.info = AutoModelForSeq2SeqLM.from_pretrained(folder, output_loading_info=True)
+        self.network, self.info = AutoModelForSeq2SeqLM.from_pretrained(
+            folder, output_loading_info=True
+        )
 
     @property
     def name(self) -> str:
         return type(self.network).__name__
 
     @torch.inference_mode()
-    def log_probabilities(self, sources: Sequence[Tokens], targets: Sequence[Tokens]) -> list[list[float]]:
+    def log_probabilities(
+        self, sources: Sequence[Tokens], targets: Sequence[Tokens]
+    ) -> list[list[float]]:
         references = padded(targets)  # [B, T]
-        inputs = torch.cat([torch.full_like(references[:, :1], BOS), references[:, :-1]], 1)  # [B, T]
+        # [B, T]
+        inputs = torch.cat([torch.full_like(references[:, :1], BOS), references[:, :-1]], 1)
         logits = self.network(**encoded(sources), decoder_input_ids=inputs).logits  # [B, T, V]
         values = logits.log_softmax(-1).gather(-1, references.unsqueeze(-1)).squeeze(-1)  # [B, T]
         return [row[: len(target)].tolist() for row, target in zip(values, targets, strict=True)]
 
     @torch.inference_mode()
     def greedy(self, sources: Sequence[Tokens], length: int) -> list[list[int]]:
-        rows = self.network.generate(**encoded(sources), max_new_tokens=length, do_sample=False, num_beams=1).tolist()
+        rows = self.network.generate(
+            **encoded(sources), max_new_tokens=length, do_sample=False, num_beams=1
+        ).tolist()
         assert all(row[0] == BOS for row in rows)
         return [row[1 : row.index(EOS) + 1] if EOS in row else row[1:] for row in rows]
 
 
 def padded(rows: Sequence[Tokens]) -> torch.Tensor:
-    return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=PAD)  # [B, T]
+    # [B, T]
+    return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=PAD)
 
 
 def encoded(sources: Sequence[Tokens]) -> dict[str, torch.Tensor]:
@@ -125,8 +139,12 @@ def difference(model: Seq2Seq, loaded: Loaded) -> float:
     """Largest difference of a log-probability in a padded batch."""
     pairs = zip(SOURCES, TARGETS, loaded.log_probabilities(SOURCES, TARGETS), strict=True)
     with torch.inference_mode():
-        rows = [(log_probabilities(model, source, target), values) for source, target, values in pairs]
-    return max(abs(one - other) for own, values in rows for one, other in zip(own, values, strict=True))
+        rows = [
+            (log_probabilities(model, source, target), values) for source, target, values in pairs
+        ]
+    return max(
+        abs(one - other) for own, values in rows for one, other in zip(own, values, strict=True)
+    )
 
 
 # ------------------------------------------------------------------ equal networks
@@ -146,13 +164,20 @@ def test_transformers_computes_the_network(
 
 
 @pytest.mark.parametrize("name", EQUAL)
-def test_variations_are_equal(name: str, random_run: Callable[..., Run], exported: Callable[[Run], Loaded]) -> None:
+def test_variations_are_equal(
+    name: str, random_run: Callable[..., Run], exported: Callable[[Run], Loaded]
+) -> None:
     class_name, model = EQUAL[name]
     run = random_run(**model)
     loaded = exported(run)
     assert loaded.name == class_name
     assert difference(run.model, loaded) < TOLERANCE
-    assert loaded.info == {"missing_keys": set(), "unexpected_keys": set(), "mismatched_keys": set(), "error_msgs": []}
+    assert loaded.info == {
+        "missing_keys": set(),
+        "unexpected_keys": set(),
+        "mismatched_keys": set(),
+        "error_msgs": [],
+    }
 
 
 @pytest.mark.parametrize("settings", [{}, LAST])
@@ -187,15 +212,21 @@ def test_a_batch_changes_no_response(
     assert loaded.greedy(sources, 12) == [loaded.greedy([source], 12)[0] for source in sources]
 
 
-def test_attention_maps_are_those_of_the_network(trained_run: Callable[[str], Run], tmp_path: Path) -> None:
+def test_attention_maps_are_those_of_the_network(
+    trained_run: Callable[[str], Run], tmp_path: Path
+) -> None:
     run = trained_run("transformer")
     HuggingFaceFormat().write(run, tmp_path)
     network = AutoModelForSeq2SeqLM.from_pretrained(tmp_path, attn_implementation="eager")
     source, target = torch.tensor([SOURCES[0]]), torch.tensor([[BOS, 30, 31]])
     output = network(input_ids=source, decoder_input_ids=target, output_attentions=True)
-    maps = {one.name: one.weights for one in attention_maps(run.model, source, source != PAD, target)}
+    maps = {
+        one.name: one.weights for one in attention_maps(run.model, source, source != PAD, target)
+    }
     for layer, weights in enumerate(output.cross_attentions):
-        torch.testing.assert_close(weights, maps[f"decoder.layers.{layer}.cross_attention"], rtol=0, atol=1e-5)
+        torch.testing.assert_close(
+            weights, maps[f"decoder.layers.{layer}.cross_attention"], rtol=0, atol=1e-5
+        )
 
 
 @pytest.mark.parametrize("name", ["unscaled", "source", *PARITY])
@@ -223,7 +254,9 @@ def test_tables_are_shared_as_in_the_network(
 
 
 def elements(tensors: Iterable[tuple[str, torch.Tensor]], *, without: Sequence[str]) -> int:
-    return sum(tensor.numel() for name, tensor in tensors if not any(part in name for part in without))
+    return sum(
+        tensor.numel() for name, tensor in tensors if not any(part in name for part in without)
+    )
 
 
 def test_the_table_of_positions_is_that_of_transformers(
@@ -231,10 +264,14 @@ def test_the_table_of_positions_is_that_of_transformers(
 ) -> None:
     network = exported(random_run(**both())).network
     for part in (network.model.encoder, network.model.decoder):
-        torch.testing.assert_close(part.embed_positions.weight, part.embed_positions.create_weight())
+        torch.testing.assert_close(
+            part.embed_positions.weight, part.embed_positions.create_weight()
+        )
 
 
-def test_the_padding_row_is_kept(random_run: Callable[..., Run], exported: Callable[[Run], Loaded]) -> None:
+def test_the_padding_row_is_kept(
+    random_run: Callable[..., Run], exported: Callable[[Run], Loaded]
+) -> None:
     run = random_run(**both(**LEARNED))
     table = run.model.source_embedding.table.weight
     torch.nn.init.ones_(table[PAD])  # as output weights, it is trained
@@ -263,10 +300,18 @@ def test_rates_of_dropout_are_in_the_configuration(
     rates = {"attention_dropout": 0.125, "activation_dropout": 0.0}
     sides = {side: own | rates for side, own in UNEQUAL.items()}
     config = exported(random_run(**sides, dropout=0.375)).network.config
-    assert (config.dropout, config.attention_dropout, config.activation_dropout) == (0.375, 0.125, 0.0)
+    assert (config.dropout, config.attention_dropout, config.activation_dropout) == (
+        0.375,
+        0.125,
+        0.0,
+    )
     assert (config.encoder_layerdrop, config.decoder_layerdrop) == (0.25, 0.125)
     config = exported(random_run(**both(), dropout=0.375)).network.config
-    assert (config.dropout, config.attention_dropout, config.activation_dropout) == (0.375, 0.375, 0.375)
+    assert (config.dropout, config.attention_dropout, config.activation_dropout) == (
+        0.375,
+        0.375,
+        0.375,
+    )
 
 
 @pytest.mark.parametrize("name", PARITY)
@@ -312,17 +357,23 @@ def test_only_plain_transformers_of_the_recipes_are_supported(path: Path) -> Non
 
 OTHERS: dict[str, dict[str, Any]] = {
     "model.encoder is gru": {"encoder": {"name": "gru", "size": 24}, "decoder": SMALL},
-    "model.decoder is lstm": {"encoder": SMALL, "decoder": {"name": "lstm", "size": 24, "attention": {"name": "none"}}},
+    "model.decoder is lstm": {
+        "encoder": SMALL,
+        "decoder": {"name": "lstm", "size": 24, "attention": {"name": "none"}},
+    },
     "model.head is pointer_generator": both() | {"head": {"name": "pointer_generator"}},
     "model.encoder.norm is rms_norm": both(norm="rms_norm"),
-    "model.decoder.activation is swiglu": both(activation="relu") | {"decoder": {**SMALL, "activation": "swiglu"}},
+    "model.decoder.activation is swiglu": both(activation="relu")
+    | {"decoder": {**SMALL, "activation": "swiglu"}},
     "model.encoder.key_value_heads is 2, but model.encoder.heads 4": both(key_value_heads=2),
     "model.encoder.positions is rotary": both(heads=2, positions={"name": "rotary"}),
     "model.encoder.positions is learned with norm_first=false": both(**LAST, **LEARNED),
-    "model.encoder.norm_first differs from model.decoder.norm_first": both() | {"decoder": {**SMALL, **LAST}},
+    "model.encoder.norm_first differs from model.decoder.norm_first": both()
+    | {"decoder": {**SMALL, **LAST}},
     "model.encoder.activation differs from model.decoder.activation": both()
     | {"encoder": {**SMALL, "activation": "gelu"}},
-    "model.encoder.positions differs from model.decoder.positions": both() | {"decoder": {**SMALL, **LEARNED}},
+    "model.encoder.positions differs from model.decoder.positions": both()
+    | {"decoder": {**SMALL, **LEARNED}},
     "model.encoder.positions.length differs from model.decoder.positions.length": both(**LEARNED)
     | {"decoder": {**SMALL, "positions": {"name": "learned"}}},
     "model.encoder.attention_dropout differs from model.decoder.attention_dropout": both()
@@ -330,7 +381,8 @@ OTHERS: dict[str, dict[str, Any]] = {
     "model.encoder.activation_dropout differs from model.decoder.activation_dropout": both()
     | {"encoder": {**SMALL, "activation_dropout": 0.5}},
     "model.tie_embeddings is output with norm_first=true": both() | {"tie_embeddings": "output"},
-    "model.tie_embeddings is none with norm_first=true": both(**LEARNED) | {"tie_embeddings": False},
+    "model.tie_embeddings is none with norm_first=true": both(**LEARNED)
+    | {"tie_embeddings": False},
 }
 
 
@@ -340,15 +392,25 @@ def test_the_reason_names_the_key(reason: str) -> None:
 
 
 def test_equal_rates_may_be_written_differently() -> None:
-    assert unsupported(meta_model(**both() | {"encoder": {**SMALL, "attention_dropout": 0.3}}, dropout=0.3)) == ""
+    assert (
+        unsupported(
+            meta_model(**both() | {"encoder": {**SMALL, "attention_dropout": 0.3}}, dropout=0.3)
+        )
+        == ""
+    )
 
 
 def test_a_component_of_a_user_is_unsupported() -> None:
     own = {**SMALL, "name": "dialog.models.transformer.TransformerEncoder"}
     assert unsupported(meta_model(encoder=own, decoder=SMALL)) == f"model.encoder is {own['name']}"
     positions = {"name": "dialog.models.positions.SinusoidalPositions"}
-    assert unsupported(meta_model(**both(positions=positions))) == f"model.encoder.positions is {positions['name']}"
+    assert (
+        unsupported(meta_model(**both(positions=positions)))
+        == f"model.encoder.positions is {positions['name']}"
+    )
 
 
 def test_an_ensemble_is_unsupported() -> None:
-    assert unsupported(Ensemble([meta_model(**both())] * 2)) == "the network is of the class Ensemble"
+    assert (
+        unsupported(Ensemble([meta_model(**both())] * 2)) == "the network is of the class Ensemble"
+    )

@@ -1,4 +1,6 @@
-"""Parity of ONNX Runtime over all parts of networks, its attention maps, and the code of the card."""
+"""Parity of ONNX Runtime over all parts of networks, its attention maps, and the code of the
+card.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,12 @@ CASES: dict[str, dict[str, Any]] = {
         },
         "decoder": {
             **{"name": "transformer", "layers": 1, "heads": 4, "feed_forward_size": 20},
-            **{"key_value_heads": 2, "norm": "rms_norm", "activation": "swiglu", "positions": {"name": "rotary"}},
+            **{
+                "key_value_heads": 2,
+                "norm": "rms_norm",
+                "activation": "swiglu",
+                "positions": {"name": "rotary"},
+            },
         },
         "head": {"name": "pointer_generator"},
     },
@@ -102,7 +109,9 @@ class Readers(Decoder):
     def __init__(self, *, input_size: int, memory_size: int) -> None:
         super().__init__()
         settings = RecurrentSettings(input_size=input_size, size=20)
-        self.luong = LuongDecoder(LSTM(), settings, memory_size=memory_size, attention={"name": "bilinear"})
+        self.luong = LuongDecoder(
+            LSTM(), settings, memory_size=memory_size, attention={"name": "bilinear"}
+        )
         sizes = {"query_size": input_size, "key_size": memory_size}
         self.attentions = nn.ModuleList(build_attention(reader, **sizes) for reader in READERS)
         self.output = nn.Linear(memory_size, input_size)
@@ -121,7 +130,9 @@ class Readers(Decoder):
     ) -> tuple[Tensor, State]:
         query, first = self.luong(inputs, memory.parts[0], state.parts[0], hook)
         states, contexts = [first], []
-        for attention, source, past in zip(self.attentions, memory.parts[1:], state.parts[1:], strict=True):
+        for attention, source, past in zip(
+            self.attentions, memory.parts[1:], state.parts[1:], strict=True
+        ):
             context, new = attention(query, source, past, hook)
             contexts.append(context)
             states.append(new)
@@ -142,7 +153,9 @@ class Branching(Encoder):
 
 @pytest.fixture(scope="module")
 def exported(
-    trained_run: Callable[[str], Run], random_run: Callable[..., Run], tmp_path_factory: pytest.TempPathFactory
+    trained_run: Callable[[str], Run],
+    random_run: Callable[..., Run],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Callable[[str], tuple[Run, Path]]:
     """``exported("lstm")``: a run and the folder of its export."""
     root = tmp_path_factory.mktemp("onnx")
@@ -164,7 +177,9 @@ def exported(
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_parity(name: str, exported: Callable[[str], tuple[Run, Path]], capfd: pytest.CaptureFixture[str]) -> None:
+def test_parity(
+    name: str, exported: Callable[[str], tuple[Run, Path]], capfd: pytest.CaptureFixture[str]
+) -> None:
     run, folder = exported(name)
     capfd.readouterr()
     parity = measure_parity(run.model, Onnx().load(folder), max_source=64)
@@ -175,17 +190,30 @@ def test_parity(name: str, exported: Callable[[str], tuple[Run, Path]], capfd: p
 
 
 @pytest.mark.parametrize("name", ["lstm", "transformer", *CASES])
-def test_attention_maps_are_those_of_the_hook(name: str, exported: Callable[[str], tuple[Run, Path]]) -> None:
+def test_attention_maps_are_those_of_the_hook(
+    name: str, exported: Callable[[str], tuple[Run, Path]]
+) -> None:
     run, folder = exported(name)
-    sources, target = [[SELF, 20, 21, SELF, 30, EOS], [SELF, 40, EOS]], [[BOS, 50, 51, 52], [BOS, 60, 61, 62]]
+    sources, target = (
+        [[SELF, 20, 21, SELF, 30, EOS], [SELF, 40, EOS]],
+        [[BOS, 50, 51, 52], [BOS, 60, 61, 62]],
+    )
     source = torch.tensor([row + [PAD] * (6 - len(row)) for row in sources])
     maps = attention_maps(run.model, source, source != PAD, torch.tensor(target))
-    expected = {MAP + one.name: one.weights for one in maps if one.kind == "cross" and one.columns == "source"}
+    expected = {
+        MAP + one.name: one.weights
+        for one in maps
+        if one.kind == "cross" and one.columns == "source"
+    }
     model = OnnxModel(folder)
     tensors, steps = model.start(sources), np.array(target)
     parts = [steps] if model.several_tokens else np.split(steps, 4, 1)
     results = [model.advance(part, tensors) for part in parts]
-    computed = {key: np.concatenate([one[key] for one in results], 2) for key in results[0] if key.startswith(MAP)}
+    computed = {
+        key: np.concatenate([one[key] for one in results], 2)
+        for key in results[0]
+        if key.startswith(MAP)
+    }
     assert list(computed) == list(expected)
     assert expected
     for key, weights in expected.items():
@@ -199,10 +227,18 @@ def test_program_of_the_card_responds_as_the_run(
     run, folder = exported(family)
     code = program(run, Onnx())
     assert code in (folder / CARD).read_text(encoding="utf-8")
-    imported = [node.module if isinstance(node, ast.ImportFrom) else node.names[0].name for node in imports(code)]
+    imported = [
+        node.module if isinstance(node, ast.ImportFrom) else node.names[0].name
+        for node in imports(code)
+    ]
     assert imported == ["tokenizers", "numpy", "onnxruntime"]
     monkeypatch.chdir(folder)
-    for context in (["Hi !", "Hello . How are you ?"], ["What is your name ?"], ["a", "b c", "d"], []):
+    for context in (
+        ["Hi !", "Hello . How are you ?"],
+        ["What is your name ?"],
+        ["a", "b c", "d"],
+        [],
+    ):
         names: dict[str, Any] = {}
         exec(code.replace('["Hi !", "Hello . How are you ?"]', repr(context)), names)
         best = run.respond(context, {"name": "greedy"}).candidates[0]
@@ -212,7 +248,9 @@ def test_program_of_the_card_responds_as_the_run(
 
 
 def imports(code: str) -> list[ast.Import | ast.ImportFrom]:
-    return [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    return [
+        node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
 
 
 def test_export_reports_parity(exported: Callable[[str], tuple[Run, Path]]) -> None:
@@ -226,16 +264,22 @@ def test_files_are_described(exported: Callable[[str], tuple[Run, Path]]) -> Non
     run, folder = exported("transformer")
     described = json.loads((folder / "onnx.json").read_text(encoding="utf-8"))
     layers = range(2)
-    assert described["memory"] == [f"memory.layers.{n}.{part}" for n in layers for part in ("keys", "values")] + [
-        "memory.mask"
+    assert described["memory"] == [
+        f"memory.layers.{n}.{part}" for n in layers for part in ("keys", "values")
+    ] + ["memory.mask"]
+    assert described["state"] == [
+        f"state.layers.{n}.{part}" for n in layers for part in ("keys", "values")
     ]
-    assert described["state"] == [f"state.layers.{n}.{part}" for n in layers for part in ("keys", "values")]
     assert described["attention"] == [f"{MAP}decoder.layers.{n}.cross_attention" for n in layers]
     assert described["special"]["end"] == EOS
     assert described["several_tokens"]
     encoder, step = (onnx.load(folder / name).graph for name in ("encoder.onnx", "step.onnx"))
     assert [value.name for value in encoder.output] == described["memory"] + described["state"]
-    assert [value.name for value in step.input] == ["tokens", *described["memory"], *described["state"]]
+    assert [value.name for value in step.input] == [
+        "tokens",
+        *described["memory"],
+        *described["state"],
+    ]
     sizes = {value.name: shape(value) for value in (*encoder.input, *step.input, *step.output)}
     assert sizes["source"] == sizes["mask"] == ["batch", "source"]
     assert sizes["tokens"] == ["batch", "target"]
@@ -255,17 +299,21 @@ def shape(value: onnx.ValueInfoProto) -> list[str | int]:
 def test_files_have_what_the_steps_use(exported: Callable[[str], tuple[Run, Path]]) -> None:
     _, folder = exported("lstm")
     described = json.loads((folder / "onnx.json").read_text(encoding="utf-8"))
-    assert described["memory"] == ["memory.keys", "memory.values", "memory.mask"]  # not the source's tokens
+    # not the source's tokens
+    assert described["memory"] == ["memory.keys", "memory.values", "memory.mask"]
     assert described["state"] == ["state.stack.hidden", "state.stack.cell_state"]
     assert not described["several_tokens"]
     _, folder = exported("final states, fused steps, pointer")
     described = json.loads((folder / "onnx.json").read_text(encoding="utf-8"))
-    assert described["memory"] == ["memory.tokens", "memory.values", "memory.mask"]  # the keys of dot are the values
+    # the keys of dot are the values
+    assert described["memory"] == ["memory.tokens", "memory.values", "memory.mask"]
     assert described["state"] == ["state.stack.hidden"]  # a GRU has no cell state
     assert described["several_tokens"]
 
 
-def test_encoder_of_turns_needs_no_further_input(exported: Callable[[str], tuple[Run, Path]]) -> None:
+def test_encoder_of_turns_needs_no_further_input(
+    exported: Callable[[str], tuple[Run, Path]],
+) -> None:
     _, folder = exported("hierarchical, modern")
     encoder = OnnxModel(folder).encoder
     assert [value.name for value in encoder.get_inputs()] == ["source", "mask"]
@@ -302,7 +350,9 @@ class Ends(nn.Module):
 
     def forward(self, inputs: Tensor, mask: Tensor) -> Tensor:
         outputs, last, cell_state = self.cell.final(self.layer, inputs, mask)
-        return torch.cat([outputs * mask.unsqueeze(-1), last.unsqueeze(1), cell_state.unsqueeze(1)], 1)
+        return torch.cat(
+            [outputs * mask.unsqueeze(-1), last.unsqueeze(1), cell_state.unsqueeze(1)], 1
+        )
 
 
 def test_lstm_ends_at_the_last_real_token(tmp_path: Path) -> None:
@@ -316,21 +366,32 @@ def test_lstm_ends_at_the_last_real_token(tmp_path: Path) -> None:
 def engine_of(
     network: nn.Module, example: dict[str, tuple[Tensor, int]], folder: Path
 ) -> Callable[..., npt.NDArray[np.float32]]:
-    """Export a module whose inputs, by name, have one free dimension; return the engine as a function."""
+    """Export a module whose inputs, by name, have one free dimension; return the engine as a
+    function.
+    """
     replace_layers(network)
-    shapes = tuple({place: "length" if name != "past" else "past"} for name, (_, place) in example.items())
+    shapes = tuple(
+        {place: "length" if name != "past" else "past"} for name, (_, place) in example.items()
+    )
     arguments = tuple(tensor for tensor, _ in example.values())
     with torch.no_grad(), quiet_exporter():
-        translated(network.eval(), arguments, shapes, inputs=[*example], outputs=["outputs"]).save(folder / STEP)
+        translated(network.eval(), arguments, shapes, inputs=[*example], outputs=["outputs"]).save(
+            folder / STEP
+        )
     opened = session(folder / STEP)
-    return lambda *tensors: opened.run(None, dict(zip(example, (one.numpy() for one in tensors), strict=True)))[0]
+    return lambda *tensors: opened.run(
+        None, dict(zip(example, (one.numpy() for one in tensors), strict=True))
+    )[0]
 
 
 def test_untranslatable_part_is_named(random_run: Callable[..., Run], tmp_path: Path) -> None:
     run = random_run(
-        encoder={"name": f"{__name__}.Branching"}, decoder={"name": "gru", "size": 8, "attention": ADDITIVE}
+        encoder={"name": f"{__name__}.Branching"},
+        decoder={"name": "gru", "size": 8, "attention": ADDITIVE},
     )
-    with pytest.raises(UserError, match=rf"cannot translate {__name__}\.Branching .*; use --format huggingface"):
+    with pytest.raises(
+        UserError, match=rf"cannot translate {__name__}\.Branching .*; use --format huggingface"
+    ):
         Onnx().write(run, tmp_path)
 
 
@@ -338,7 +399,9 @@ def test_untranslatable_part_is_named(random_run: Callable[..., Run], tmp_path: 
 @pytest.mark.parametrize("scorer", [{"name": "dot"}, {"name": "location", "size": 8}])
 def test_loops_are_exported_for_one_token(scorer: dict[str, Any], feeding: bool) -> None:
     decoder = {"name": "lstm_luong", "size": 16, "attention": scorer, "input_feeding": feeding}
-    network = Seq2Seq(30, padding=PAD, embedding_size=8, encoder={"name": "lstm", "size": 16}, decoder=decoder)
+    network = Seq2Seq(
+        30, padding=PAD, embedding_size=8, encoder={"name": "lstm", "size": 16}, decoder=decoder
+    )
     assert steps_any_length(network) == (scorer["name"] == "dot" and not feeding)
 
 
@@ -362,7 +425,13 @@ def test_exporter_is_quiet() -> None:
     logger.addHandler(handler)
     try:
         with quiet_exporter():
-            translated(Double().eval(), (torch.ones(3, 4),), ({0: "batch"},), inputs=["inputs"], outputs=["outputs"])
+            translated(
+                Double().eval(),
+                (torch.ones(3, 4),),
+                ({0: "batch"},),
+                inputs=["inputs"],
+                outputs=["outputs"],
+            )
     finally:
         logger.removeHandler(handler)
     assert records.empty()

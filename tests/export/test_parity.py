@@ -11,8 +11,15 @@ import pytest
 import torch
 
 from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, SELF, SPECIAL_TOKENS
-from dialog.export.contract import Tokens
-from dialog.export.parity import BATCHES, SOURCE_LENGTHS, TOLERANCE, Parity, measure_parity, random_source
+from dialog.export.format import Tokens
+from dialog.export.parity import (
+    BATCHES,
+    SOURCE_LENGTHS,
+    TOLERANCE,
+    Parity,
+    measure_parity,
+    random_source,
+)
 from dialog.models.seq2seq import Seq2Seq
 from dialog.runs.run import Run
 
@@ -21,14 +28,22 @@ class Copy:
     """A network as an exported model, with faults on demand."""
 
     def __init__(
-        self, model: Seq2Seq, *, shift: float = 0.0, spoil: Callable[[list[int]], list[int]] | None = None
+        self,
+        model: Seq2Seq,
+        *,
+        shift: float = 0.0,
+        spoil: Callable[[list[int]], list[int]] | None = None,
     ) -> None:
         self.model, self.shift, self.spoil = model, shift, spoil
         self.batches: list[int] = []
 
-    def log_probabilities(self, sources: Sequence[Tokens], targets: Sequence[Tokens]) -> list[list[float]]:
+    def log_probabilities(
+        self, sources: Sequence[Tokens], targets: Sequence[Tokens]
+    ) -> list[list[float]]:
         self.batches.append(len(sources))
-        return [self._scores(source, target) for source, target in zip(sources, targets, strict=True)]
+        return [
+            self._scores(source, target) for source, target in zip(sources, targets, strict=True)
+        ]
 
     def _scores(self, source: Tokens, target: Tokens) -> list[float]:
         ids, tokens = torch.tensor([source]), torch.tensor([[BOS, *target]])
@@ -71,7 +86,10 @@ def test_a_network_equals_itself(run: Run) -> None:
 def test_one_wrong_probability_is_noticed(run: Run, shift: float) -> None:
     parity = measured(run, Copy(run.model, shift=shift))
     assert not parity.holds
-    assert parity.largest_difference == pytest.approx(3 * TOLERANCE, rel=0.2) or parity.largest_difference == math.inf
+    assert (
+        parity.largest_difference == pytest.approx(3 * TOLERANCE, rel=0.2)
+        or parity.largest_difference == math.inf
+    )
 
 
 @pytest.mark.parametrize(
@@ -84,7 +102,9 @@ def test_one_wrong_probability_is_noticed(run: Run, shift: float) -> None:
     ],
     ids=["short", "long", "other", "empty"],
 )
-def test_another_greedy_response_is_noticed(run: Run, spoil: Callable[[list[int]], list[int]]) -> None:
+def test_another_greedy_response_is_noticed(
+    run: Run, spoil: Callable[[list[int]], list[int]]
+) -> None:
     parity = measured(run, Copy(run.model, spoil=spoil))
     assert parity.largest_difference < TOLERANCE
     assert parity.greedy_different == parity.sources

@@ -1,4 +1,6 @@
-"""Folders for transformers with code: they need no dialog; and what the card claims about each folder."""
+"""Folders for transformers with code: they need no dialog; and what the card claims about each
+folder.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ from dialog.data.tokenizers.tokenizer import EOS, SELF
 from dialog.errors import UserError
 from dialog.export import parity
 from dialog.export.card import card, program, requirements
-from dialog.export.contract import CODE
 from dialog.export.export import export, find_format
+from dialog.export.format import CODE
 from dialog.export.formats.ctranslate2 import CTranslate2
 from dialog.export.formats.huggingface import HuggingFaceFormat, code
 from dialog.export.formats.huggingface.single_file import single_file
@@ -31,7 +33,13 @@ from dialog.runs.run import Run
 Runs = Callable[..., Run]
 LSTM = {"name": "lstm", "size": 24}
 MODERN = {
-    **{"name": "transformer", "layers": 2, "heads": 4, "key_value_heads": 2, "feed_forward_size": 48},
+    **{
+        "name": "transformer",
+        "layers": 2,
+        "heads": 4,
+        "key_value_heads": 2,
+        "feed_forward_size": 48,
+    },
     **{"norm": "rms_norm", "activation": "swiglu", "positions": {"name": "rotary"}},
 }
 PLAIN = {"name": "transformer", "layers": 1, "heads": 2, "feed_forward_size": 32}
@@ -39,14 +47,23 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "lstm": {},
     "gru": {
         "encoder": {"name": "gru", "size": 20},
-        "decoder": {"name": "gru_luong", "size": 20, "attention": {"name": "dot"}, "bridge": {"name": "zero"}},
+        "decoder": {
+            "name": "gru_luong",
+            "size": 20,
+            "attention": {"name": "dot"},
+            "bridge": {"name": "zero"},
+        },
         "head": {"name": "pointer_generator"},
     },
     "hred": {"encoder": {"name": "hierarchical", "tokens": LSTM, "turns": LSTM}},
     "modern": {"encoder": MODERN, "decoder": MODERN, "tie_embeddings": "output"},
     "native": {"encoder": PLAIN, "decoder": PLAIN},
 }
-CONTEXTS = [["Hi </s> !"], ["a", "Fine <other> . And you ?"], ["so much to say " * 30, "yes", "and no"]]
+CONTEXTS = [
+    ["Hi </s> !"],
+    ["a", "Fine <other> . And you ?"],
+    ["so much to say " * 30, "yes", "and no"],
+]
 SOURCES = [[SELF, 9, 10, 4, 12, EOS], [EOS]]
 STRANGER = """
 import json, sys
@@ -93,13 +110,28 @@ def test_folders_are_opened_without_dialog(random_run: Runs, tmp_path: Path) -> 
         folder.mkdir()
         coding().write(run, folder)
         coding().write_tokenizer(run, folder)
-        replies = [run.responder.generate(torch.tensor([source]), greedy)[0][0] for source in SOURCES]
+        replies = [
+            run.responder.generate(torch.tensor([source]), greedy)[0][0] for source in SOURCES
+        ]
         texts = [reply.text for reply in run.respond_batch(CONTEXTS, greedy)]
-        expected[str(folder)] = {"ids": [list(reply.ids) for reply in replies], "texts": [*texts, *texts, texts[0]]}
-    environment = {**os.environ, "HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1"}
-    arguments = [json.dumps(SOURCES), json.dumps([messages(context) for context in CONTEXTS]), *expected]
+        expected[str(folder)] = {
+            "ids": [list(reply.ids) for reply in replies],
+            "texts": [*texts, *texts, texts[0]],
+        }
+    environment = {
+        **os.environ,
+        "HF_MODULES_CACHE": str(tmp_path / "modules"),
+        "HF_HUB_OFFLINE": "1",
+    }
+    arguments = [
+        json.dumps(SOURCES),
+        json.dumps([messages(context) for context in CONTEXTS]),
+        *expected,
+    ]
     command = [sys.executable, "-I", "-c", STRANGER, *arguments]
-    result = subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
+    result = subprocess.run(
+        command, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
+    )
     assert json.loads(result.stdout) == expected
 
 
@@ -118,7 +150,9 @@ def test_the_code_computes_what_the_network_does(
 def test_the_code_imports_torch_and_transformers_only() -> None:
     tree = ast.parse(code(native=False))
     packages = {
-        (node.module or "" if isinstance(node, ast.ImportFrom) else node.names[0].name).partition(".")[0]
+        (node.module or "" if isinstance(node, ast.ImportFrom) else node.names[0].name).partition(
+            "."
+        )[0]
         for node in ast.walk(tree)
         if isinstance(node, ast.Import | ast.ImportFrom)
     }
@@ -164,7 +198,10 @@ def test_the_card_states_the_code_and_its_program_runs(
     assert f"`{CODE}`" in text
     assert ModelCard(text).data.library_name == "transformers"
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    assert config["auto_map"]["AutoModelForSeq2SeqLM"] == "modeling_dialog.DialogForConditionalGeneration"
+    assert (
+        config["auto_map"]["AutoModelForSeq2SeqLM"]
+        == "modeling_dialog.DialogForConditionalGeneration"
+    )
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(folder)
     names: dict[str, Any] = {}
@@ -172,7 +209,9 @@ def test_the_card_states_the_code_and_its_program_runs(
     assert requirements(source) == ["tokenizers", "torch", "transformers"]
     exec(source, names)
     sys.modules.pop("modeling_dialog")
-    assert names["response"] == list(run.respond(names["context"], {"name": "greedy"}).candidates[0].ids)
+    assert names["response"] == list(
+        run.respond(names["context"], {"name": "greedy"}).candidates[0].ids
+    )
 
 
 def test_only_folders_that_transformers_opens_name_it(trained_run: Runs) -> None:
@@ -198,9 +237,16 @@ def test_metadata_has_the_corpus_and_the_results(trained_run: Runs) -> None:
     metrics = json.loads((run.folder / "evaluation/test/metrics.json").read_text(encoding="utf-8"))
     for name in ("bits_per_byte", "f1"):
         assert results[name].metric_value == pytest.approx(metrics[name], abs=1e-5)
-    daily = replace(run, recipe=replace(run.recipe, data=replace(run.recipe.data, corpus={"name": "dailydialog"})))
+    daily = replace(
+        run,
+        recipe=replace(run.recipe, data=replace(run.recipe.data, corpus={"name": "dailydialog"})),
+    )
     data = ModelCard(card(daily, CTranslate2(), "equal")).data
-    assert (data.license, data.language, data.datasets) == ("cc-by-nc-sa-4.0", ["en"], ["dailydialog"])
+    assert (data.license, data.language, data.datasets) == (
+        "cc-by-nc-sa-4.0",
+        ["en"],
+        ["dailydialog"],
+    )
 
 
 def test_licence_and_languages_are_those_of_all_corpora() -> None:

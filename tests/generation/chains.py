@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dialog.generation.constraints import Constraints
-from dialog.generation.contract import Replies, Search
+from dialog.generation.search import Replies, Search
 from dialog.models.contracts import Memory, State
 from dialog.models.state import Rows
 
@@ -33,14 +33,21 @@ class Before(Rows):
 
 @dataclass
 class Chain:
-    """Chain of order 2 as a step: p(next token | last two tokens) = softmax(logits[before last, last])."""
+    """Chain of order 2 as a step: p(next token | last two tokens) = softmax(logits[before last,
+    last]).
+    """
 
     logits: Tensor  # [V, V, V]
 
     @classmethod
     def draw(cls, vocabulary: int, seed: int) -> Chain:
         generator = torch.Generator().manual_seed(seed)
-        return cls(2 * torch.randn(vocabulary, vocabulary, vocabulary, generator=generator, dtype=torch.double))
+        return cls(
+            2
+            * torch.randn(
+                vocabulary, vocabulary, vocabulary, generator=generator, dtype=torch.double
+            )
+        )
 
     def __call__(self, tokens: Tensor, memory: Memory, state: Before) -> tuple[Tensor, State]:
         rows = []
@@ -53,12 +60,16 @@ class Chain:
     def start(self, source: Tensor, mask: Tensor) -> tuple[Nothing, Before]:
         return Nothing(), Before(torch.full((len(source),), START))
 
-    def represent(self, tokens: Tensor, memory: Memory, state: Before) -> tuple[Tensor, Tensor, State]:
+    def represent(
+        self, tokens: Tensor, memory: Memory, state: Before
+    ) -> tuple[Tensor, Tensor, State]:
         """Use the logits as vectors."""
         logits, state = self(tokens, memory, state)
         return logits, logits, state
 
-    def search(self, search: Search, rows: int = 1, source: Tensor | None = None, ids: Sequence[str] = ()) -> Replies:
+    def search(
+        self, search: Search, rows: int = 1, source: Tensor | None = None, ids: Sequence[str] = ()
+    ) -> Replies:
         first = torch.full((rows, 1), START)
         source = torch.arange(6, 6 + rows).unsqueeze(1) if source is None else source
         return search(self, first, Nothing(), Before(first.squeeze(1)), source, ids)
@@ -71,7 +82,9 @@ class Chain:
 
 
 def responses(vocabulary: int, constraints: Constraints) -> Iterator[list[int]]:
-    """Yield every sequence of tokens that the lengths and special tokens allow before an end token."""
+    """Yield every sequence of tokens that the lengths and special tokens allow before an end
+    token.
+    """
     tokens = [token for token in range(vocabulary) if token not in (END, *constraints.special)]
     for length in range(constraints.min_length, constraints.max_length + 1):
         yield from map(list, itertools.product(tokens, repeat=length))
@@ -114,7 +127,9 @@ class Sourced:
             before = token
         return torch.stack(logits, 1), Before(before)
 
-    def represent(self, tokens: Tensor, memory: Kind, state: Before) -> tuple[Tensor, Tensor, Before]:
+    def represent(
+        self, tokens: Tensor, memory: Kind, state: Before
+    ) -> tuple[Tensor, Tensor, Before]:
         """Use the logits as vectors."""
         logits, state = self(tokens, memory, state)
         return logits, logits, state
@@ -123,11 +138,15 @@ class Sourced:
         """Decode a response to each of the first kinds of source."""
         return self.answer(search, range(len(self.tables) if kinds is None else kinds))
 
-    def answer(self, search: Search, kinds: Sequence[int], ids: Sequence[str] = (), padding: int = 0) -> Replies:
+    def answer(
+        self, search: Search, kinds: Sequence[int], ids: Sequence[str] = (), padding: int = 0
+    ) -> Replies:
         """Decode a response to each source, which is a kind behind padding tokens."""
         source = torch.tensor(kinds).unsqueeze(1)
         memory, state = self.start(source, source >= 0)
-        return search(self, torch.full_like(source, START), memory, state, F.pad(source, (0, padding)), ids)
+        return search(
+            self, torch.full_like(source, START), memory, state, F.pad(source, (0, padding)), ids
+        )
 
     def scores(self, kind: int, tokens: Sequence[int], *, finished: bool = True) -> list[float]:
         return Chain(self.tables[kind]).scores(list(tokens), finished=finished)

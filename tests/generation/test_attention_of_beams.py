@@ -19,7 +19,7 @@ from dialog.models.state import Rows
 
 
 @dataclass(frozen=True)
-class History(Rows):
+class PastState(Rows):
     """State of the network, and the weights of the last cross-attention of every step so far."""
 
     inner: MemberRows
@@ -28,52 +28,74 @@ class History(Rows):
 
 
 class RecordingStep(NetworkStep):
-    """Step that carries its weights in the state, so that the search reorders them with the beams."""
+    """Step that carries its weights in the state, so that the search reorders them with the
+    beams.
+    """
 
     seen: ClassVar[dict[tuple[int, ...], Tensor]] = {}
 
-    def start(self, source: Tensor, mask: Tensor) -> tuple[MemberRows, History]:
+    def start(self, source: Tensor, mask: Tensor) -> tuple[MemberRows, PastState]:
         memory, state = super().start(source, mask)
-        return memory, History(state, source[:, :0], torch.zeros(len(source), 0, 0, 0))
+        return memory, PastState(state, source[:, :0], torch.zeros(len(source), 0, 0, 0))
 
-    def __call__(self, tokens: Tensor, memory: MemberRows, state: History) -> tuple[Tensor, History]:
+    def __call__(
+        self, tokens: Tensor, memory: MemberRows, state: PastState
+    ) -> tuple[Tensor, PastState]:
         weights: list[Tensor] = []
         model = self.models[0]
         logits, inner = model.step(
-            tokens, memory.parts[0], state.inner.parts[0], lambda _, used: weights.append(used.transpose(1, 2))
+            tokens,
+            memory.parts[0],
+            state.inner.parts[0],
+            lambda _, used: weights.append(used.transpose(1, 2)),
         )
         step = weights[-1]  # [N, 1, H, S]
-        history = History(
+        past = PastState(
             MemberRows((inner,)),
             torch.cat([state.tokens, tokens], 1),
             step if not state.tokens.shape[1] else torch.cat([state.weights, step], 1),
         )
-        for row, used in zip(history.tokens.tolist(), history.weights, strict=True):
+        for row, used in zip(past.tokens.tolist(), past.weights, strict=True):
             self.seen[tuple(row)] = used
-        return logits, history
+        return logits, past
 
 
 @pytest.mark.parametrize("family", ["lstm", "transformer"])
-@pytest.mark.parametrize("search", [{"name": "greedy"}, {"name": "beam", "width": 4, "candidates": 4}])
+@pytest.mark.parametrize(
+    "search", [{"name": "greedy"}, {"name": "beam", "width": 4, "candidates": 4}]
+)
 def test_maps_follow_the_chosen_beam(
-    family: str, search: dict[str, object], trained: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    family: str,
+    search: dict[str, object],
+    trained: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     run = dialog.load(trained(family))
     monkeypatch.setattr("dialog.generation.responder.NetworkStep", RecordingStep)
     monkeypatch.setattr(RecordingStep, "seen", {})
-    prepare = sys.modules["dialog.models.inference.prepare"]  # the package has a function of that name
-    monkeypatch.setattr(prepare, "can_prepare", lambda model: False)  # prepared networks call no hook
+    # the package has a function of that name
+    prepare = sys.modules["dialog.models.inference.prepare"]
+    # prepared networks call no hook
+    monkeypatch.setattr(prepare, "can_prepare", lambda model: False)
     reply = run.respond(["Hello .", "How are you ?"], search)
     for candidate in reply.candidates:
         used = RecordingStep.seen[1, *candidate.ids[:-1]]  # [T, H, S]
-        cross = [one for one in run.attention(reply.context, candidate)["maps"] if one["kind"] == "cross"]
-        torch.testing.assert_close(torch.tensor(cross[-1]["weights"]).transpose(0, 1), used, atol=1e-5, rtol=0)
+        cross = [
+            one for one in run.attention(reply.context, candidate)["maps"] if one["kind"] == "cross"
+        ]
+        torch.testing.assert_close(
+            torch.tensor(cross[-1]["weights"]).transpose(0, 1), used, atol=1e-5, rtol=0
+        )
 
 
 def test_maps_are_over_the_tokens_that_were_generated(trained: Callable[[str], Path]) -> None:
     run = dialog.load(trained("lstm"))
     reply = run.respond(["Hello ."])
-    assert reply.attention()["response_tokens"] == list(map(run.tokenizer.label, reply.candidates[0].ids))
-    split = reply.candidates[0]._replace(text="Hello", ids=(*run.tokenizer.encode("He"), *run.tokenizer.encode("llo")))
+    assert reply.attention()["response_tokens"] == list(
+        map(run.tokenizer.label, reply.candidates[0].ids)
+    )
+    split = reply.candidates[0]._replace(
+        text="Hello", ids=(*run.tokenizer.encode("He"), *run.tokenizer.encode("llo"))
+    )
     tokens = run.attention(["Hello ."], split)["response_tokens"]
     assert tokens == list(map(run.tokenizer.label, split.ids))

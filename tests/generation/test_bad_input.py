@@ -47,16 +47,30 @@ def test_scores_that_are_no_numbers_spoil_their_row_only(search: dict[str, Any])
     ("search", "message"),
     [
         ({"name": "beam", "width": 301}, "beam: width is 301; the vocabulary has 262 tokens"),
-        ({"name": "anti_lm", "search": {"name": "beam", "width": 999}}, "anti_lm: width is 999; the vocabulary"),
+        (
+            {"name": "anti_lm", "search": {"name": "beam", "width": 999}},
+            "anti_lm: width is 999; the vocabulary",
+        ),
         ({"name": "greedy", "repetition_penalty": math.nan}, "repetition_penalty is nan"),
         ({"name": "greedy", "frequency_penalty": math.inf}, "frequency_penalty is inf"),
-        ({"name": "greedy", "min_length": 9, "max_length": 5}, "min_length is 9, max_length is 5; give 0 <= "),
-        ({"name": "greedy", "required": ["Hi"], "banned": ["hi"]}, "required word 'Hi' contains the banned word 'hi'"),
-        ({"name": "greedy", "prefix": "One two .", "max_length": 2}, "prefix has 9 tokens, more than max_length 2"),
+        (
+            {"name": "greedy", "min_length": 9, "max_length": 5},
+            "min_length is 9, max_length is 5; give 0 <= ",
+        ),
+        (
+            {"name": "greedy", "required": ["Hi"], "banned": ["hi"]},
+            "required word 'Hi' contains the banned word 'hi'",
+        ),
+        (
+            {"name": "greedy", "prefix": "One two .", "max_length": 2},
+            "prefix has 9 tokens, more than max_length 2",
+        ),
         ({"name": "sampling", "temperature": 0.0}, "temperature is 0.0; give a number above 0"),
     ],
 )
-def test_one_line_before_decoding(search: dict[str, Any], message: str, tokenizer: Tokenizer) -> None:
+def test_one_line_before_decoding(
+    search: dict[str, Any], message: str, tokenizer: Tokenizer
+) -> None:
     with pytest.raises(UserError, match=message):
         build_search(search, GenerationConfig(), tokenizer)
 
@@ -73,7 +87,9 @@ def test_a_prefix_of_unknown_words_is_not_lost() -> None:
 
     words = build(TOKENIZERS, {"name": "word", "vocabulary": 20}, texts=["One two three ."] * 3)
     build_search({"name": "greedy", "prefix": "two"}, GenerationConfig(), words)
-    with pytest.raises(UserError, match="prefix 'Xyzzy two' has words that the vocabulary does not have"):
+    with pytest.raises(
+        UserError, match="prefix 'Xyzzy two' has words that the vocabulary does not have"
+    ):
         build_search({"name": "greedy", "prefix": "Xyzzy two"}, GenerationConfig(), words)
 
 

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from dialog.config.components import construct
 from dialog.generation.constraints import Constraints
-from dialog.generation.contract import Replies, Search
 from dialog.generation.required_words import RequiredWords
+from dialog.generation.search import Replies, Search
 from dialog.generation.searches.beam import Beam
 from dialog.generation.searches.beam_variants import DelayedBeam, DiverseBeam
 from dialog.generation.searches.greedy import Greedy
@@ -55,7 +55,9 @@ def limits(**others: object) -> Constraints:
         {"required": ["cat"]},
     ],
 )
-def test_a_beam_of_everything_finds_the_best_responses(penalty: dict[str, Any], constraint: dict[str, Any]) -> None:
+def test_a_beam_of_everything_finds_the_best_responses(
+    penalty: dict[str, Any], constraint: dict[str, Any]
+) -> None:
     """In 200 random chains at a time."""
     divisor = LengthPenalty(penalty["length_penalty"], penalty.get("normalisation", "average"))
     required = constraint.get("required", [])
@@ -69,27 +71,44 @@ def test_a_beam_of_everything_finds_the_best_responses(penalty: dict[str, Any], 
     ]
     count = min(7, len(candidates))
     chains = Sourced.draw(VOCABULARY, range(200))
-    ranks = torch.stack([chains.totals(tokens) / divisor(len(tokens) + 1) for tokens in candidates], 1)
+    ranks = torch.stack(
+        [chains.totals(tokens) / divisor(len(tokens) + 1) for tokens in candidates], 1
+    )
     places = {tuple(tokens): place for place, tokens in enumerate(candidates)}
-    replies = chains.search(construct(Beam, constraints=constraints, width=EVERYTHING, candidates=count, **penalty))
-    decoded = torch.tensor([[places[tuple(reply.tokens)] for reply in hypotheses] for hypotheses in replies])
+    replies = chains.search(
+        construct(Beam, constraints=constraints, width=EVERYTHING, candidates=count, **penalty)
+    )
+    decoded = torch.tensor(
+        [[places[tuple(reply.tokens)] for reply in hypotheses] for hypotheses in replies]
+    )
     best = ranks.topk(count).values
-    torch.testing.assert_close(ranks.gather(1, decoded), best, rtol=1e-6, atol=1e-6)  # two may be almost equal
+    # two may be almost equal
+    torch.testing.assert_close(ranks.gather(1, decoded), best, rtol=1e-6, atol=1e-6)
     assert all(len(set(row)) == count for row in decoded.tolist())
-    stated = torch.tensor([[reply.rank for reply in hypotheses] for hypotheses in replies], dtype=torch.double)
+    stated = torch.tensor(
+        [[reply.rank for reply in hypotheses] for hypotheses in replies], dtype=torch.double
+    )
     torch.testing.assert_close(stated, best, rtol=1e-6, atol=1e-6)
 
 
 def test_best_responses_of_a_chain_with_a_known_answer() -> None:
-    """From the start to A 0.6, B 0.4; from A to the end 0.45, B 0.55; from B to the end 0.9, A 0.1."""
+    """From the start to A 0.6, B 0.4; from A to the end 0.45, B 0.55; from B to the end 0.9,
+    A 0.1.
+    """
     a, b = 2, 3
     table = torch.eye(4)
-    table[START], table[a], table[b] = torch.tensor([[0, 0, 0.6, 0.4], [0.45, 0, 0, 0.55], [0.9, 0, 0.1, 0]])
+    table[START], table[a], table[b] = torch.tensor(
+        [[0, 0, 0.6, 0.4], [0.45, 0, 0, 0.55], [0.9, 0, 0.1, 0]]
+    )
     chain = Chain(table.log().double().expand(4, 4, 4))
-    (hypotheses,) = chain.search(construct(Beam, constraints=limits(), width=6, candidates=5, length_penalty=0.0))
+    (hypotheses,) = chain.search(
+        construct(Beam, constraints=limits(), width=6, candidates=5, length_penalty=0.0)
+    )
     expected = [([b], 0.36), ([a, b], 0.297), ([a], 0.27), ([b, a, b], 0.0198), ([b, a], 0.018)]
     assert [reply.tokens for reply in hypotheses] == [tokens for tokens, _ in expected]
-    assert [math.exp(reply.score) for reply in hypotheses] == pytest.approx([value for _, value in expected])
+    assert [math.exp(reply.score) for reply in hypotheses] == pytest.approx(
+        [value for _, value in expected]
+    )
     assert chain.search(Greedy(constraints=limits()))[0][0].tokens == [a, b]
 
 
@@ -104,21 +123,29 @@ def test_length_penalties_by_hand() -> None:
 def test_scores_are_likelihoods_and_ranks_are_sorted(width: int, penalty: dict[str, Any]) -> None:
     for seed in range(10):
         chain = Chain.draw(VOCABULARY, seed)
-        (found,) = chain.search(construct(Beam, constraints=limits(), width=width, candidates=width, **penalty))
+        (found,) = chain.search(
+            construct(Beam, constraints=limits(), width=width, candidates=width, **penalty)
+        )
         assert found
         for reply in found:
-            assert reply.token_scores == pytest.approx(chain.scores(reply.tokens, finished=reply.finished), abs=1e-6)
+            assert reply.token_scores == pytest.approx(
+                chain.scores(reply.tokens, finished=reply.finished), abs=1e-6
+            )
         assert len({tuple(reply.tokens) for reply in found}) == len(found)
         for finished in (True, False):
             ranks = [reply.rank for reply in found if reply.finished is finished]
             assert ranks == sorted(ranks, reverse=True)
-        assert [reply.finished for reply in found] == sorted((reply.finished for reply in found), reverse=True)
+        assert [reply.finished for reply in found] == sorted(
+            (reply.finished for reply in found), reverse=True
+        )
 
 
 def test_open_hypotheses_are_ranked_by_their_own_length() -> None:
     logits = Chain.draw(VOCABULARY, 1).logits.clone()
     logits[..., END] -= 100
-    (found,) = Chain(logits).search(construct(Beam, constraints=limits(), width=3, candidates=3, length_penalty=1.0))
+    (found,) = Chain(logits).search(
+        construct(Beam, constraints=limits(), width=3, candidates=3, length_penalty=1.0)
+    )
     assert [(len(reply.tokens), reply.finished) for reply in found] == 3 * [(4, False)]
     assert [reply.rank for reply in found] == pytest.approx([reply.score / 4 for reply in found])
 
@@ -142,8 +169,12 @@ def test_width_one_is_greedy_search(penalty: dict[str, Any]) -> None:
     "search",
     [
         lambda constraints: construct(Beam, constraints=constraints, width=3, candidates=3),
-        lambda constraints: construct(DiverseBeam, constraints=constraints, width=4, groups=2, candidates=4),
-        lambda constraints: construct(DelayedBeam, constraints=constraints, width=3, candidates=2, top_k=0),
+        lambda constraints: construct(
+            DiverseBeam, constraints=constraints, width=4, groups=2, candidates=4
+        ),
+        lambda constraints: construct(
+            DelayedBeam, constraints=constraints, width=3, candidates=2, top_k=0
+        ),
     ],
 )
 def test_batched_equals_single(search: Callable[..., Search]) -> None:
@@ -191,13 +222,22 @@ def test_a_delayed_beam_begins_with_drawn_tokens() -> None:
     begins = {
         tuple(
             chain.search(
-                construct(DelayedBeam, constraints=limits(min_length=2), delay=2, top_k=0, width=1, seed=seed)
+                construct(
+                    DelayedBeam,
+                    constraints=limits(min_length=2),
+                    delay=2,
+                    top_k=0,
+                    width=1,
+                    seed=seed,
+                )
             )[0][0].tokens[:2]
         )
         for seed in range(60)
     }
     assert len(begins) > 5
-    (found,) = chain.search(construct(DelayedBeam, constraints=limits(), width=3, candidates=3, top_k=1))
+    (found,) = chain.search(
+        construct(DelayedBeam, constraints=limits(), width=3, candidates=3, top_k=1)
+    )
     assert len({tuple(reply.tokens) for reply in found}) == len(found)
 
 
@@ -213,8 +253,12 @@ def test_a_delayed_beam_begins_with_drawn_tokens() -> None:
         (DelayedBeam, {"delay": 9}),
     ],
 )
-def test_invalid_settings_are_rejected(search: Callable[..., Search], arguments: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=next(iter(arguments)) if "groups" not in arguments else "groups"):
+def test_invalid_settings_are_rejected(
+    search: Callable[..., Search], arguments: dict[str, Any]
+) -> None:
+    with pytest.raises(
+        ValueError, match=next(iter(arguments)) if "groups" not in arguments else "groups"
+    ):
         construct(search, constraints=limits(), **arguments)
 
 
@@ -225,5 +269,7 @@ def test_scores_that_are_no_numbers_give_no_reply() -> None:
 
 
 def test_a_beam_may_be_wider_than_the_vocabulary() -> None:
-    (found,) = Chain.draw(VOCABULARY, 1).search(construct(Beam, constraints=limits(), width=60, candidates=60))
+    (found,) = Chain.draw(VOCABULARY, 1).search(
+        construct(Beam, constraints=limits(), width=60, candidates=60)
+    )
     assert len(found) == 60

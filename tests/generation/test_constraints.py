@@ -1,4 +1,6 @@
-"""Constraints that combine with any search: n-grams, penalties, prefixes, banned and required words."""
+"""Constraints that combine with any search: n-grams, penalties, prefixes, banned and required
+words.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ from chains import END, START, Chain, repeats
 from dialog.config.components import Component, construct
 from dialog.generation.banned_words import BannedWords
 from dialog.generation.constraints import Constraints
-from dialog.generation.contract import Search
 from dialog.generation.required_words import RequiredWords
+from dialog.generation.search import Search
 from dialog.generation.searches.anti_lm import AntiLanguageModel
 from dialog.generation.searches.beam import Beam
 from dialog.generation.searches.beam_variants import DelayedBeam, DiverseBeam
@@ -29,11 +31,17 @@ Make = Callable[[Constraints], Search]
 SEARCHES: dict[str, Make] = {
     "greedy": lambda constraints: Greedy(constraints=constraints),
     "beam": lambda constraints: construct(Beam, constraints=constraints, width=3, candidates=3),
-    "diverse": lambda constraints: construct(DiverseBeam, constraints=constraints, width=4, groups=2, candidates=2),
-    "delayed": lambda constraints: construct(DelayedBeam, constraints=constraints, width=3, candidates=3),
+    "diverse": lambda constraints: construct(
+        DiverseBeam, constraints=constraints, width=4, groups=2, candidates=2
+    ),
+    "delayed": lambda constraints: construct(
+        DelayedBeam, constraints=constraints, width=3, candidates=3
+    ),
     "sampling": lambda constraints: Sampling(constraints=constraints, candidates=3),
     "contrastive": lambda constraints: Contrastive(constraints=constraints, top_k=3),
-    "mmi": lambda constraints: mutual(constraints, {"name": "diverse_beam", "width": 4, "groups": 2, "candidates": 4}),
+    "mmi": lambda constraints: mutual(
+        constraints, {"name": "diverse_beam", "width": 4, "groups": 2, "candidates": 4}
+    ),
     **{
         f"anti_lm, {inner['name']}": lambda constraints, inner=inner: AntiLanguageModel(
             constraints=constraints, empty_source=[0], search=inner, weight=0.8
@@ -50,7 +58,11 @@ def mutual(constraints: Constraints, inner: Component) -> Search:
         return [[float(len(tokens)) for tokens in rows] for rows in candidates]
 
     return MutualInformation(
-        constraints=constraints, load_reverse=lambda folder: scores, reverse="run", search=inner, weight=9.0
+        constraints=constraints,
+        load_reverse=lambda folder: scores,
+        reverse="run",
+        search=inner,
+        weight=9.0,
     )
 
 
@@ -65,7 +77,11 @@ def limits(**others: object) -> Constraints:
 
 def decode(search: Search, source: torch.Tensor | None = None) -> list[list[int]]:
     """Decode with several chains; return the tokens of all candidates."""
-    return [reply.tokens for seed in range(8) for reply in Chain.draw(len(PIECES), seed).search(search, 1, source)[0]]
+    return [
+        reply.tokens
+        for seed in range(8)
+        for reply in Chain.draw(len(PIECES), seed).search(search, 1, source)[0]
+    ]
 
 
 def text(tokens: list[int]) -> str:
@@ -85,7 +101,10 @@ def test_responses_have_lengths_in_the_range(make: Make) -> None:
 
 def test_no_ngram_occurs_twice(make: Make) -> None:
     for order in (1, 2, 3):
-        assert not any(repeats(tokens, order) for tokens in decode(make(limits(no_repeat_ngram=order, max_length=6))))
+        assert not any(
+            repeats(tokens, order)
+            for tokens in decode(make(limits(no_repeat_ngram=order, max_length=6)))
+        )
 
 
 def test_no_ngram_of_the_context_occurs(make: Make) -> None:
@@ -98,10 +117,12 @@ def test_no_ngram_of_the_context_occurs(make: Make) -> None:
 def test_the_end_of_the_context_can_end_a_response() -> None:
     """A source ends with the end token; after the same last token a response may end too."""
     source = torch.tensor([[2, 3, END]])
-    for order, history in ((1, []), (2, [3]), (3, [2, 3])):
+    for order, prefix in ((1, []), (2, [3]), (3, [2, 3])):
         constraints = limits(min_length=0, block_context_ngram=order)
-        tokens = torch.tensor([history], dtype=torch.long)
-        _, preferences = constraints(torch.zeros(1, 9), tokens, source, constraints.start(1, tokens.device))
+        tokens = torch.tensor([prefix], dtype=torch.long)
+        _, preferences = constraints(
+            torch.zeros(1, 9), tokens, source, constraints.start(1, tokens.device)
+        )
         assert preferences[0, END] > -torch.inf
 
 
@@ -116,7 +137,9 @@ def test_banned_words_do_not_occur_in_any_spelling(make: Make) -> None:
     assert any("cat" in words(tokens) for tokens in plain)
     found = decode(make(limits(special=(START, 5), banned=finder)))
     assert not any("cat" in words(tokens) for tokens in found)
-    assert any("cats" in words(tokens) for tokens in found) or "cats" not in map(tuple, map(words, plain))
+    assert any("cats" in words(tokens) for tokens in found) or "cats" not in map(
+        tuple, map(words, plain)
+    )
 
 
 def test_required_words_occur(make: Make) -> None:
@@ -136,7 +159,10 @@ def test_banned_and_required_words_combine(make: Make) -> None:
 
 def test_penalties_lower_repetition() -> None:
     def repeated(**settings: float) -> int:
-        return sum(len(tokens) - len(set(tokens)) for tokens in decode(Greedy(constraints=limits(**settings))))
+        return sum(
+            len(tokens) - len(set(tokens))
+            for tokens in decode(Greedy(constraints=limits(**settings)))
+        )
 
     plain = repeated()
     assert repeated(repetition_penalty=3.0) < plain
@@ -146,27 +172,40 @@ def test_penalties_lower_repetition() -> None:
 
 def test_penalties_of_logits_by_hand() -> None:
     constraints = Constraints(end=END, min_length=0, repetition_penalty=2.0, frequency_penalty=0.5)
-    logits, history = torch.tensor([[0.0, 4.0, -1.0, 3.0]]), torch.tensor([[1, 2, 2]])
-    _, preferences = constraints(logits, history, history, constraints.start(1, torch.device("cpu")))
+    logits, prefix = torch.tensor([[0.0, 4.0, -1.0, 3.0]]), torch.tensor([[1, 2, 2]])
+    _, preferences = constraints(logits, prefix, prefix, constraints.start(1, torch.device("cpu")))
     expected = torch.tensor([[0.0, 4.0 / 2 - 0.5, -1.0 * 2 - 2 * 0.5, 3.0]]).log_softmax(-1)
     assert preferences.squeeze().tolist() == pytest.approx(expected.squeeze().tolist())
 
 
 @pytest.mark.parametrize(
-    "constraint", [{"frequency_penalty": 2.0}, {"repetition_penalty": 2.0}, {"prefix": (6, 5)}, {"no_repeat_ngram": 1}]
+    "constraint",
+    [
+        {"frequency_penalty": 2.0},
+        {"repetition_penalty": 2.0},
+        {"prefix": (6, 5)},
+        {"no_repeat_ngram": 1},
+    ],
 )
 def test_constraints_change_choices_and_not_scores(make: Make, constraint: dict[str, Any]) -> None:
     search = make(limits(**constraint))
     for seed in range(3):
         chain = Chain.draw(len(PIECES), seed)
         for reply in chain.search(search)[0]:
-            assert reply.token_scores == pytest.approx(chain.scores(reply.tokens, finished=reply.finished), abs=1e-6)
+            assert reply.token_scores == pytest.approx(
+                chain.scores(reply.tokens, finished=reply.finished), abs=1e-6
+            )
 
 
 def test_a_row_in_which_everything_is_masked_ends() -> None:
     chain = Chain.draw(4, 1)  # two tokens besides begin and end
-    constraints = Constraints(end=END, special=(START,), min_length=5, max_length=9, no_repeat_ngram=1)
-    for search in (Greedy(constraints=constraints), construct(Beam, constraints=constraints, width=2)):
+    constraints = Constraints(
+        end=END, special=(START,), min_length=5, max_length=9, no_repeat_ngram=1
+    )
+    for search in (
+        Greedy(constraints=constraints),
+        construct(Beam, constraints=constraints, width=2),
+    ):
         ((reply,),) = chain.search(search)
         assert sorted(reply.tokens) == [2, 3]
         assert reply.finished

@@ -15,7 +15,9 @@ VOCABULARY, TOP_K = 7, 3
 
 
 def by_formula(chain: Chain, alpha: float, longest: int) -> list[int]:
-    """Decode with argmax_v (1 - alpha) p(v) - alpha max_j cos(h_v, h_j); the vectors h of a chain are its logits."""
+    """Decode with argmax_v (1 - alpha) p(v) - alpha max_j cos(h_v, h_j); the vectors h of a chain
+    are its logits.
+    """
     before, last, tokens = START, START, list[int]()
     seen = [chain.logits[before, last].float()]
     while True:
@@ -25,7 +27,10 @@ def by_formula(chain: Chain, alpha: float, longest: int) -> list[int]:
         best, ids = scores.topk(TOP_K)
         values = []
         for log_probability, token in zip(best, ids.tolist(), strict=True):
-            similar = max(float(F.cosine_similarity(chain.logits[last, token].float(), vector, 0)) for vector in seen)
+            similar = max(
+                float(F.cosine_similarity(chain.logits[last, token].float(), vector, 0))
+                for vector in seen
+            )
             values.append((1 - alpha) * float(log_probability.exp()) - alpha * similar)
         token = int(ids[int(torch.tensor(values).argmax())])
         if token == END or len(tokens) == longest:

@@ -21,8 +21,11 @@ def limits(**others: object) -> Constraints:
     return Constraints(end=END, special=(START,), **{"min_length": 0, "max_length": 4, **others})
 
 
-def groups_by_hand(chain: Chain, constraints: Constraints, size: int, groups: int, diversity: float) -> list[list[int]]:
-    """Return the ended responses of Algorithm 1 of Vijayakumar et al. 2018, sorted by penalised sum / length.
+def groups_by_hand(
+    chain: Chain, constraints: Constraints, size: int, groups: int, diversity: float
+) -> list[list[int]]:
+    """Return the ended responses of Algorithm 1 of Vijayakumar et al. 2018, sorted by penalised sum
+    / length.
 
     A group ends with ``size`` responses.
     """
@@ -34,7 +37,9 @@ def groups_by_hand(chain: Chain, constraints: Constraints, size: int, groups: in
             extensions = sorted(
                 (
                     (
-                        total + chain.scores([*tokens, token], finished=False)[-1] - diversity * chosen[token],
+                        total
+                        + chain.scores([*tokens, token], finished=False)[-1]
+                        - diversity * chosen[token],
                         [*tokens, token],
                     )
                     for total, tokens in beams[group]
@@ -43,7 +48,11 @@ def groups_by_hand(chain: Chain, constraints: Constraints, size: int, groups: in
                 ),
                 reverse=True,
             )
-            ended[group] += [(total / (length + 1), path[:-1]) for total, path in extensions[:size] if path[-1] == END]
+            ended[group] += [
+                (total / (length + 1), path[:-1])
+                for total, path in extensions[:size]
+                if path[-1] == END
+            ]
             beams[group] = [(total, path) for total, path in extensions if path[-1] != END][:size]
             chosen.update(path[-1] for _, path in beams[group])
             if len(ended[group]) >= size:
@@ -53,12 +62,19 @@ def groups_by_hand(chain: Chain, constraints: Constraints, size: int, groups: in
     return [tokens for place, tokens in enumerate(ordered) if tokens not in ordered[:place]]
 
 
-@pytest.mark.parametrize(("size", "groups", "diversity"), [(1, 3, 0.5), (2, 2, 2.0), (3, 2, 0.5), (2, 3, 1.0)])
+@pytest.mark.parametrize(
+    ("size", "groups", "diversity"), [(1, 3, 0.5), (2, 2, 2.0), (3, 2, 0.5), (2, 3, 1.0)]
+)
 def test_groups_against_the_published_algorithm(size: int, groups: int, diversity: float) -> None:
     """The candidates that have ended; a group without enough of them adds its open hypotheses."""
     constraints, width = limits(max_length=6), size * groups
     search = construct(
-        DiverseBeam, constraints=constraints, width=width, groups=groups, diversity=diversity, candidates=width
+        DiverseBeam,
+        constraints=constraints,
+        width=width,
+        groups=groups,
+        diversity=diversity,
+        candidates=width,
     )
     for seed in range(30):
         chain = Chain.draw(VOCABULARY, seed)
@@ -95,7 +111,9 @@ def test_groups_without_diversity_are_equal_beams() -> None:
         chain = Chain.draw(VOCABULARY, seed)
         (single,) = chain.search(construct(Beam, constraints=limits(), width=2, candidates=2))
         (groups,) = chain.search(
-            construct(DiverseBeam, constraints=limits(), width=4, groups=2, diversity=0.0, candidates=4)
+            construct(
+                DiverseBeam, constraints=limits(), width=4, groups=2, diversity=0.0, candidates=4
+            )
         )
         assert groups[:2] == single
 
@@ -108,7 +126,8 @@ def test_candidates_of_groups_differ(candidates: int) -> None:
         chain = Chain.draw(VOCABULARY, seed)
         settings = {"constraints": limits(max_length=3), "width": 6, "groups": 3, "diversity": 2.0}
         (every,), (best,) = (
-            chain.search(construct(DiverseBeam, candidates=count, **settings)) for count in (6, candidates)
+            chain.search(construct(DiverseBeam, candidates=count, **settings))
+            for count in (6, candidates)
         )
         assert len({tuple(reply.tokens) for reply in every}) == len(every)
         assert best == every[:candidates]

@@ -15,8 +15,8 @@ from dialog.config.schema import GenerationConfig
 from dialog.data.batching import collate
 from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD
 from dialog.generation.constraints import Constraints
-from dialog.generation.contract import Replies
 from dialog.generation.responder import Responder
+from dialog.generation.search import Replies
 from dialog.generation.searches.greedy import Greedy
 from dialog.models.contracts import Memory, State
 from dialog.models.seq2seq import Seq2Seq
@@ -48,13 +48,17 @@ class Chain:
     table: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
-        self.table = torch.tensor([[self.rows[row].get(token, 0.0) for token in range(5)] for row in range(5)]).log()
+        self.table = torch.tensor(
+            [[self.rows[row].get(token, 0.0) for token in range(5)] for row in range(5)]
+        ).log()
 
     def __call__(self, tokens: Tensor, memory: Memory, state: State) -> tuple[Tensor, State]:
         return self.table[tokens], state
 
 
-def search(chain: dict[int, dict[int, float]], starts: list[int] | None = None, **limits: object) -> tuple:
+def search(
+    chain: dict[int, dict[int, float]], starts: list[int] | None = None, **limits: object
+) -> tuple:
     greedy = Greedy(constraints=Constraints(end=END, **{"min_length": 0, **limits}))
     first = torch.tensor([starts or [START]]).T
     return columns(greedy(Chain(chain), first, Nothing(), Nothing(), first))
@@ -63,7 +67,11 @@ def search(chain: dict[int, dict[int, float]], starts: list[int] | None = None, 
 def columns(replies: Replies) -> tuple[list[list[int]], list[float], list[bool]]:
     """Return tokens, scores and whether it is finished, of the only reply to each source."""
     best = [reply for (reply,) in replies]
-    return [reply.tokens for reply in best], [reply.score for reply in best], [reply.finished for reply in best]
+    return (
+        [reply.tokens for reply in best],
+        [reply.score for reply in best],
+        [reply.finished for reply in best],
+    )
 
 
 def test_the_most_probable_token_at_each_step() -> None:
@@ -76,7 +84,9 @@ def test_the_most_probable_token_at_each_step() -> None:
 def test_rows_are_independent() -> None:
     tokens, scores, finished = search(LINE, [START, C, B, END])
     assert tokens == [[A, B, C], [], [C], []]
-    assert scores == pytest.approx([math.log(p) for p in (0.6 * 0.5 * 0.7 * 0.8, 0.8, 0.7 * 0.8, 1.0)], abs=1e-6)
+    assert scores == pytest.approx(
+        [math.log(p) for p in (0.6 * 0.5 * 0.7 * 0.8, 0.8, 0.7 * 0.8, 1.0)], abs=1e-6
+    )
     assert all(finished)
 
 
@@ -132,12 +142,15 @@ def test_laws_of_any_chain(seed: int) -> None:
         assert 2 <= len(tokens) <= 6
         assert not {START, C, END} & set(tokens)
         path = [start, *tokens, *([END] if finished else [])]
-        assert score == pytest.approx(sum(math.log(chain[a][b]) for a, b in itertools.pairwise(path)), abs=1e-5)
+        assert score == pytest.approx(
+            sum(math.log(chain[a][b]) for a, b in itertools.pairwise(path)), abs=1e-5
+        )
         assert finished or len(tokens) == 6
 
 
 @pytest.mark.parametrize(
-    "limits", [{"min_length": 3, "max_length": 2}, {"min_length": -1}, {"min_length": 0, "max_length": 0}]
+    "limits",
+    [{"min_length": 3, "max_length": 2}, {"min_length": -1}, {"min_length": 0, "max_length": 0}],
 )
 def test_invalid_lengths_are_rejected(limits: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="min_length"):
@@ -161,7 +174,9 @@ class Progress(Rows):
 
 @dataclass
 class Counting:
-    """Emits A, B, C in turn up to the length of each row, and records the batch size of each call."""
+    """Emits A, B, C in turn up to the length of each row, and records the batch size of each
+    call.
+    """
 
     calls: list[int] = field(default_factory=list)
 
@@ -170,13 +185,17 @@ class Counting:
         unfinished = state.length <= state.target
         assert torch.equal(tokens[unfinished, 0], state.last[unfinished])
         self.calls.append(len(tokens))
-        chosen = torch.where(state.length < memory.length, A + (state.target + state.length) % 3, END)
+        chosen = torch.where(
+            state.length < memory.length, A + (state.target + state.length) % 3, END
+        )
         # longer replies have lower logits, so that scores differ from row to row
         logits = torch.nn.functional.one_hot(chosen, 5) * (2.0 + 10.0 / memory.length.unsqueeze(-1))
         return logits.unsqueeze(1), Progress(state.target, state.length + 1, chosen)
 
 
-def decode_lengths(lengths: list[int]) -> tuple[list[list[int]], list[float], list[bool], list[int]]:
+def decode_lengths(
+    lengths: list[int],
+) -> tuple[list[list[int]], list[float], list[bool], list[int]]:
     step, target = Counting(), torch.tensor(lengths)
     first = torch.full((len(lengths),), START)
     state = Progress(target, torch.zeros_like(target), first)
@@ -223,7 +242,9 @@ FAMILIES = {
 
 @pytest.fixture(scope="module", params=FAMILIES)
 def model(request: pytest.FixtureRequest) -> Seq2Seq:
-    """Random network with large weights, so that replies depend on the source and some of them end."""
+    """Random network with large weights, so that replies depend on the source and some of
+    them end.
+    """
     for seed in range(100):
         network = random_model(*FAMILIES[request.param], seed)
         tokens, _, finished = decode(network, sources())
@@ -234,7 +255,14 @@ def model(request: pytest.FixtureRequest) -> Seq2Seq:
 
 def random_model(encoder: dict[str, Any], decoder: dict[str, Any], seed: int) -> Seq2Seq:
     torch.manual_seed(seed)
-    network = Seq2Seq(VOCABULARY, padding=PAD, embedding_size=8, encoder=encoder, decoder=decoder, tie_embeddings=False)
+    network = Seq2Seq(
+        VOCABULARY,
+        padding=PAD,
+        embedding_size=8,
+        encoder=encoder,
+        decoder=decoder,
+        tie_embeddings=False,
+    )
     with torch.no_grad():
         for parameter in network.parameters():
             if parameter.dim() > 1:
@@ -262,7 +290,9 @@ def decode(model: Seq2Seq, source: Tensor) -> tuple[list[list[int]], list[float]
 
 @torch.no_grad()
 def decode_without_state(model: Seq2Seq, source: Tensor) -> tuple[list[int], bool]:
-    """Decode one source without padding; each token takes a forward pass over the whole response."""
+    """Decode one source without padding; each token takes a forward pass over the whole
+    response.
+    """
     source = source[source != PAD].unsqueeze(0)
     tokens: list[int] = []
     while True:
@@ -279,17 +309,26 @@ def decode_without_state(model: Seq2Seq, source: Tensor) -> tuple[list[int], boo
 def test_steps_agree_with_full_forward_passes(model: Seq2Seq) -> None:
     source = sources()
     tokens, _, finished = decode(model, source)
-    assert [decode_without_state(model, row) for row in source] == list(zip(tokens, finished, strict=True))
+    assert [decode_without_state(model, row) for row in source] == list(
+        zip(tokens, finished, strict=True)
+    )
 
 
 def test_score_equals_the_likelihood_of_the_evaluation(model: Seq2Seq) -> None:
     source = sources()
     tokens, scores, finished = decode(model, source)
     responder = Responder(model, None, 99, GenerationConfig(max_length=15))  # needs no tokenizer
-    pairs = [(row[row != PAD].tolist(), [BOS, *reply, EOS]) for row, reply in zip(source, tokens, strict=True)]
-    references = Evaluator(responder, {"name": "greedy"}, 1).score(collate(pairs, range(len(pairs))))
+    pairs = [
+        (row[row != PAD].tolist(), [BOS, *reply, EOS])
+        for row, reply in zip(source, tokens, strict=True)
+    ]
+    references = Evaluator(responder, {"name": "greedy"}, 1).score(
+        collate(pairs, range(len(pairs)))
+    )
     rows = [row for row, ended in enumerate(finished) if ended]
-    assert [scores[row] for row in rows] == pytest.approx([-references[row].nll for row in rows], abs=1e-5)
+    assert [scores[row] for row in rows] == pytest.approx(
+        [-references[row].nll for row in rows], abs=1e-5
+    )
 
 
 def test_batched_equals_single(model: Seq2Seq) -> None:

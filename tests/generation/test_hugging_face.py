@@ -1,4 +1,6 @@
-"""Ids of the searches against ``generate`` of transformers, on one of its models wrapped as a step."""
+"""Ids of the searches against ``generate`` of transformers, on one of its models wrapped as a
+step.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from torch import Tensor
 
 from dialog.config.components import construct
 from dialog.generation.constraints import Constraints
-from dialog.generation.contract import Search
+from dialog.generation.search import Search
 from dialog.generation.searches.beam import Beam
 from dialog.generation.searches.greedy import Greedy
 from dialog.models.state import Rows
@@ -37,20 +39,25 @@ class Prefix(Rows):
 class BartStep:
     """Reads the whole prefix again at each step."""
 
-    def __init__(self, model: Any) -> None:  # noqa: ANN401 - of a library without types
+    def __init__(self, model: Any) -> None:
         self.model = model
 
-    def __call__(self, tokens: Tensor, memory: EncoderStates, state: Prefix) -> tuple[Tensor, Prefix]:
+    def __call__(
+        self, tokens: Tensor, memory: EncoderStates, state: Prefix
+    ) -> tuple[Tensor, Prefix]:
         read = torch.cat([state.tokens, tokens], 1)
         encoded = transformers.modeling_outputs.BaseModelOutput(memory.states)
         output = self.model(
-            encoder_outputs=encoded, attention_mask=memory.mask, decoder_input_ids=read, use_cache=False
+            encoder_outputs=encoded,
+            attention_mask=memory.mask,
+            decoder_input_ids=read,
+            use_cache=False,
         )
         return output.logits[:, -tokens.shape[1] :], Prefix(read)
 
 
 @pytest.fixture(scope="module")
-def bart() -> Any:  # noqa: ANN401 - of a library without types
+def bart() -> Any:
     torch.manual_seed(3)
     config = transformers.BartConfig(
         vocab_size=VOCABULARY,
@@ -76,7 +83,7 @@ def bart() -> Any:  # noqa: ANN401 - of a library without types
     return model
 
 
-def ours(model: Any, search: Search, step: type[BartStep] = BartStep) -> list[list[int]]:  # noqa: ANN401 - of a library without types
+def ours(model: Any, search: Search, step: type[BartStep] = BartStep) -> list[list[int]]:
     source, mask = sources()
     with torch.no_grad():
         states = model.model.encoder(source, attention_mask=mask).last_hidden_state
@@ -85,12 +92,16 @@ def ours(model: Any, search: Search, step: type[BartStep] = BartStep) -> list[li
     return [best.tokens for best, *_ in replies]
 
 
-def theirs(model: Any, **settings: object) -> list[list[int]]:  # noqa: ANN401 - of a library without types
+def theirs(model: Any, **settings: object) -> list[list[int]]:
     source, mask = sources()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        ids = model.generate(source, attention_mask=mask, max_new_tokens=LENGTH + 1, do_sample=False, **settings)
-    return [[token for token in row if token not in (PAD, BOS, EOS)][:LENGTH] for row in ids.tolist()]
+        ids = model.generate(
+            source, attention_mask=mask, max_new_tokens=LENGTH + 1, do_sample=False, **settings
+        )
+    return [
+        [token for token in row if token not in (PAD, BOS, EOS)][:LENGTH] for row in ids.tolist()
+    ]
 
 
 def sources() -> tuple[Tensor, Tensor]:
@@ -100,7 +111,9 @@ def sources() -> tuple[Tensor, Tensor]:
 
 
 def limits(**others: object) -> Constraints:
-    return Constraints(end=EOS, special=(PAD, BOS), **{"min_length": 0, "max_length": LENGTH, **others})
+    return Constraints(
+        end=EOS, special=(PAD, BOS), **{"min_length": 0, "max_length": LENGTH, **others}
+    )
 
 
 @pytest.mark.parametrize(
@@ -113,7 +126,11 @@ def limits(**others: object) -> Constraints:
         ({"repetition_penalty": 1.5}, {"repetition_penalty": 1.5}),
     ],
 )
-def test_greedy_search(bart: Any, our_settings: dict[str, Any], their_settings: dict[str, Any]) -> None:  # noqa: ANN401 - of a library without types
+def test_greedy_search(
+    bart: Any,
+    our_settings: dict[str, Any],
+    their_settings: dict[str, Any],
+) -> None:
     own = ours(bart, Greedy(constraints=limits(**our_settings)))
     assert len(set(map(tuple, own))) > ROWS / 2
     assert own == theirs(bart, **their_settings)
@@ -122,18 +139,25 @@ def test_greedy_search(bart: Any, our_settings: dict[str, Any], their_settings: 
 @pytest.mark.parametrize("width", [2, 4])
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 @pytest.mark.parametrize(
-    ("our_settings", "their_settings"), [({}, {}), ({"no_repeat_ngram": 2}, {"no_repeat_ngram_size": 2})]
+    ("our_settings", "their_settings"),
+    [({}, {}), ({"no_repeat_ngram": 2}, {"no_repeat_ngram_size": 2})],
 )
 def test_beam_search(
-    bart: Any,  # noqa: ANN401 - of a library without types
+    bart: Any,
     width: int,
     alpha: float,
     our_settings: dict[str, Any],
     their_settings: dict[str, Any],
 ) -> None:
-    """Only where their response has ended: those that have not compete with others there, and come last here."""
-    own = ours(bart, construct(Beam, constraints=limits(**our_settings), width=width, length_penalty=alpha))
-    other = theirs(bart, num_beams=width, length_penalty=alpha, early_stopping=True, **their_settings)
+    """Only where their response has ended: those that have not compete with others there, and come
+    last here.
+    """
+    own = ours(
+        bart, construct(Beam, constraints=limits(**our_settings), width=width, length_penalty=alpha)
+    )
+    other = theirs(
+        bart, num_beams=width, length_penalty=alpha, early_stopping=True, **their_settings
+    )
     ended = [row for row, tokens in enumerate(other) if len(tokens) < LENGTH]
     assert len(ended) > ROWS / 4
     assert [own[row] for row in ended] == [other[row] for row in ended]
@@ -142,16 +166,24 @@ def test_beam_search(
 class LikelihoodStep(BartStep):
     """Its log-probabilities, which penalties then apply to, as theirs do in beam search."""
 
-    def __call__(self, tokens: Tensor, memory: EncoderStates, state: Prefix) -> tuple[Tensor, Prefix]:
+    def __call__(
+        self, tokens: Tensor, memory: EncoderStates, state: Prefix
+    ) -> tuple[Tensor, Prefix]:
         logits, state = super().__call__(tokens, memory, state)
         return logits.log_softmax(-1), state
 
 
-def test_repetition_penalty_in_beam_search(bart: Any) -> None:  # noqa: ANN401 - of a library without types
-    """The definitions differ: theirs divides log-probabilities, ours logits before they are normalised."""
+def test_repetition_penalty_in_beam_search(bart: Any) -> None:
+    """The definitions differ: theirs divides log-probabilities, ours logits before they are
+    normalised.
+    """
     constraints = limits(repetition_penalty=1.5, normalised=False)
-    own = ours(bart, construct(Beam, constraints=constraints, width=3, length_penalty=1.0), LikelihoodStep)
-    other = theirs(bart, num_beams=3, length_penalty=1.0, early_stopping=True, repetition_penalty=1.5)
+    own = ours(
+        bart, construct(Beam, constraints=constraints, width=3, length_penalty=1.0), LikelihoodStep
+    )
+    other = theirs(
+        bart, num_beams=3, length_penalty=1.0, early_stopping=True, repetition_penalty=1.5
+    )
     ended = [row for row, tokens in enumerate(other) if len(tokens) < LENGTH]
     assert len(ended) > ROWS / 4
     assert [own[row] for row in ended] == [other[row] for row in ended]

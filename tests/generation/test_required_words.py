@@ -12,15 +12,21 @@ from chains import END, START, Sourced
 from dialog.config.components import construct
 from dialog.generation.banned_words import BannedWords
 from dialog.generation.constraints import Constraints
-from dialog.generation.contract import Search
 from dialog.generation.required_words import RequiredWords
+from dialog.generation.search import Search
 from dialog.generation.searches.banks import Banks
 from dialog.generation.searches.beam import Beam
 from dialog.generation.searches.beam_variants import DelayedBeam, DiverseBeam
 
 PIECES = [b"", b"", b" ca", b"t", b"s", b" dog", b" the", b"!", b" Cat"]
 """Text of each token; 0 and 1 are the end and begin tokens."""
-WORDS = [["dog"], ["cats", "dog"], ["cat", "cats"], ["cat the", "the dog", "dog cat"], ["dog", "dog the dog"]]
+WORDS = [
+    ["dog"],
+    ["cats", "dog"],
+    ["cat", "cats"],
+    ["cat the", "the dog", "dog cat"],
+    ["dog", "dog the dog"],
+]
 """The last ones share tokens, or one contains another."""
 PENALTIES = [
     {"length_penalty": 0.0},
@@ -37,7 +43,13 @@ SEARCHES: list[Callable[..., Search]] = [
 
 def limits(words: list[str], longest: int, **others: object) -> Constraints:
     required = RequiredWords.build(words, PIECES, range(2, len(PIECES)))
-    values = {"special": (START,), "min_length": 0, "max_length": longest, "required": required, **others}
+    values = {
+        "special": (START,),
+        "min_length": 0,
+        "max_length": longest,
+        "required": required,
+        **others,
+    }
     return Constraints(end=END, **values)
 
 
@@ -49,8 +61,12 @@ def contains(tokens: list[int], words: list[str]) -> bool:
 
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize("search", SEARCHES)
-def test_every_response_has_all_words(search: Callable[..., Search], penalty: dict[str, Any]) -> None:
-    """With room for few tokens or many; the scores are those of the model, and the batch changes nothing."""
+def test_every_response_has_all_words(
+    search: Callable[..., Search], penalty: dict[str, Any]
+) -> None:
+    """With room for few tokens or many; the scores are those of the model, and the batch changes
+    nothing.
+    """
     chains = Sourced.draw(len(PIECES), range(40))
     for words in WORDS:
         for longest in (9, 14):
@@ -74,14 +90,18 @@ def test_words_fit_into_the_shortest_response(words: list[str]) -> None:
             break
         except ValueError:
             shortest += 1
-    for replies in Sourced.draw(len(PIECES), range(40)).search(construct(Beam, constraints=constraints, width=2)):
+    for replies in Sourced.draw(len(PIECES), range(40)).search(
+        construct(Beam, constraints=constraints, width=2)
+    ):
         assert contains(replies[0].tokens, words)
 
 
 def test_other_constraints_hold_beside_required_words() -> None:
     chains = Sourced.draw(len(PIECES), range(40))
     banned = BannedWords.build(["the"], PIECES)
-    constraints = limits(["cats", "dog"], 12, banned=banned, min_length=6, no_repeat_ngram=2, prefix=(5,))
+    constraints = limits(
+        ["cats", "dog"], 12, banned=banned, min_length=6, no_repeat_ngram=2, prefix=(5,)
+    )
     for replies in chains.search(construct(Beam, constraints=constraints, width=5, candidates=5)):
         for reply in replies:
             assert contains(reply.tokens, ["cats", "dog"])
@@ -93,7 +113,9 @@ def test_other_constraints_hold_beside_required_words() -> None:
 def test_words_that_are_blocked_end_the_response_without_them() -> None:
     """Two words need the same token, which may occur once."""
     constraints = limits(["cat", "cats"], 8, no_repeat_ngram=1, special=(START, 8))
-    for replies in Sourced.draw(len(PIECES), range(20)).search(construct(Beam, constraints=constraints, width=3)):
+    for replies in Sourced.draw(len(PIECES), range(20)).search(
+        construct(Beam, constraints=constraints, width=3)
+    ):
         assert replies
         assert not contains(replies[0].tokens, ["cat", "cats"])
 
@@ -121,7 +143,9 @@ def test_tokens_that_are_needed_by_hand(words: list[str], tokens: list[int], nee
 
 
 def test_places_go_to_each_bank_in_turn() -> None:
-    """With one word of one token: candidates with the word (*) and without it, in the order of their places."""
+    """With one word of one token: candidates with the word (*) and without it, in the order of
+    their places.
+    """
     constraints = limits(["dog"], 9)
     banks = Banks.of(constraints, constraints.start(2, torch.device("cpu")), 2, 0)
     tokens = torch.tensor([[[6, 7, 5], [6, 5, 7]]])

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dialog.config.components import build
 from dialog.generation.constraints import Constraints
-from dialog.generation.contract import Search
+from dialog.generation.search import Search
 from dialog.generation.searches.family import SEARCHES
 from dialog.generation.searches.greedy import Greedy
 from dialog.generation.searches.sampling import FEW, Sampling, draw, within_mass, within_sorted
@@ -24,7 +24,10 @@ CRITICAL = 25.0
 
 
 def sampler(max_length: int = 1, **settings: object) -> Sampling:
-    return Sampling(constraints=Constraints(end=END, special=(START,), min_length=0, max_length=max_length), **settings)
+    return Sampling(
+        constraints=Constraints(end=END, special=(START,), min_length=0, max_length=max_length),
+        **settings,
+    )
 
 
 @pytest.mark.parametrize(
@@ -36,9 +39,11 @@ def sampler(max_length: int = 1, **settings: object) -> Sampling:
         ({"top_p": 0.7}, [0.5, 0.25 / 0.8, 0.15 / 0.8, 0, 0, 0]),
         ({"top_p": 0.1}, [1, 0, 0, 0, 0, 0]),
         ({"min_p": 0.3}, [0.5, 0.25 / 0.8, 0.15 / 0.8, 0, 0, 0]),
-        # entropy 1.51 nats; information 0.92, 1.39, 1.90, 2.30, ...: the nearest are the second and the third
+        # entropy 1.51 nats; information 0.92, 1.39, 1.90, 2.30, ...: the nearest are the second and
+        # the third
         ({"typical_p": 0.3}, [0, 0.25 / 0.4, 0.15 / 0.4, 0, 0, 0]),
-        # the square roots are 0.63, 0.50, 0.39, ... of 2.28: half of the mass is reached with the third
+        # the square roots are 0.63, 0.50, 0.39, ... of 2.28: half of the mass is reached with the
+        # third
         (
             {"temperature": 2.0, "top_p": 0.5},
             [*(PROBABILITIES[:3] ** 0.5 / (PROBABILITIES[:3] ** 0.5).sum()).tolist(), 0, 0, 0],
@@ -59,7 +64,9 @@ def test_draws_have_the_stated_frequencies(settings: dict[str, Any], expected: l
 @pytest.mark.parametrize("mass", [1e-6, 0.1, 0.9, 0.999, 1 - 1e-7])
 @pytest.mark.parametrize("scale", [0.0, 0.1, 3.0, 40.0])
 def test_truncation_of_a_large_vocabulary(mass: float, scale: float) -> None:
-    """Equal to a stable sort, also of equal and impossible tokens: with few digits many are equal."""
+    """Equal to a stable sort, also of equal and impossible tokens: with few digits many are
+    equal.
+    """
     generator = torch.Generator().manual_seed(1)
     for digits, size in ((0, FEW + 1), (1, 10 * FEW), (7, 31 * FEW)):
         logits = (scale * torch.randn(3, size, generator=generator)).round(decimals=digits)
@@ -74,11 +81,15 @@ def test_truncation_of_a_large_vocabulary(mass: float, scale: float) -> None:
 def test_the_smallest_set_reaches_the_mass(mass: float) -> None:
     probabilities = torch.randn(4, 3 * FEW, generator=torch.Generator().manual_seed(1)).softmax(-1)
     for row, kept in zip(
-        probabilities.tolist(), within_mass(probabilities, -probabilities, mass).tolist(), strict=True
+        probabilities.tolist(),
+        within_mass(probabilities, -probabilities, mass).tolist(),
+        strict=True,
     ):
         inside = sorted(number for number, is_kept in zip(row, kept, strict=True) if is_kept)
         assert sum(inside[1:]) < mass <= sum(inside)
-        assert inside[0] > max(number for number, is_kept in zip(row, kept, strict=True) if not is_kept)
+        assert inside[0] > max(
+            number for number, is_kept in zip(row, kept, strict=True) if not is_kept
+        )
 
 
 @pytest.mark.parametrize("equal", [False, True])
@@ -87,10 +98,15 @@ def test_responses_of_sources_have_the_frequencies_of_the_chain(equal: bool) -> 
     chain = Chain.draw(5, 1)
     source = torch.arange(10, 4010).unsqueeze(1)
     replies = chain.search(
-        sampler(), 4000, source * 0 + 10 if equal else source, list(map(str, range(4000))) if equal else ()
+        sampler(),
+        4000,
+        source * 0 + 10 if equal else source,
+        list(map(str, range(4000))) if equal else (),
     )
     table = chain.logits[START, START].index_fill(0, torch.tensor([START]), -torch.inf).softmax(-1)
-    first = torch.tensor([reply.tokens[0] if reply.tokens else END for (reply,) in replies]).bincount(minlength=5)
+    first = torch.tensor(
+        [reply.tokens[0] if reply.tokens else END for (reply,) in replies]
+    ).bincount(minlength=5)
     expected = (4000 * table)[table > 0]
     assert float(((first[table > 0] - expected) ** 2 / expected).sum()) < CRITICAL
 
@@ -102,13 +118,18 @@ DRAWING = {
     "delayed_beam": {"width": 3, "candidates": 2, "top_k": 0},
     "mmi": {"reverse": "run", "search": SAMPLING},
     "anti_lm": {"search": SAMPLING},
-    "anti_lm, delayed": {"name": "anti_lm", "search": {"name": "delayed_beam", "width": 3, "delay": 5, "top_k": 0}},
+    "anti_lm, delayed": {
+        "name": "anti_lm",
+        "search": {"name": "delayed_beam", "width": 3, "delay": 5, "top_k": 0},
+    },
 }
 
 
 @pytest.mark.parametrize("name", DRAWING)
 def test_a_seed_gives_the_same_text_in_any_batch(name: str) -> None:
-    """Whatever the order, the padding and the size of the batches; equal sources with different ids have own draws."""
+    """Whatever the order, the padding and the size of the batches; equal sources with different ids
+    have own draws.
+    """
     step = Sourced(Sourced.draw(7, [1, 2, 3]).tables / 4)
     kinds, ids = [1, 1, 2, 1, 2, 1, 1, 2], ["a", "b", "a", "c", "b", "d", "e", "c"]
     search, other = (drawing(name, seed) for seed in (5, 6))
@@ -120,7 +141,9 @@ def test_a_seed_gives_the_same_text_in_any_batch(name: str) -> None:
         order = sorted(range(8), key=lambda row: ids[row] * row)
         for start in range(0, 8, size):
             rows = order[start : start + size]
-            own = step.answer(search, [kinds[row] for row in rows], [ids[row] for row in rows], padding=size)
+            own = step.answer(
+                search, [kinds[row] for row in rows], [ids[row] for row in rows], padding=size
+            )
             assert [[reply.tokens for reply in replies] for replies in own] == [
                 [reply.tokens for reply in together[row]] for row in rows
             ]
@@ -131,7 +154,11 @@ def test_a_seed_gives_the_same_text_in_any_batch(name: str) -> None:
 
 def drawing(name: str, seed: int) -> Search:
     component: dict[str, Any] = {"name": {"best of n": "sampling"}.get(name, name), **DRAWING[name]}
-    component |= {"search": {**component["search"], "seed": seed}} if "search" in component else {"seed": seed}
+    component |= (
+        {"search": {**component["search"], "seed": seed}}
+        if "search" in component
+        else {"seed": seed}
+    )
     constraints = Constraints(end=END, special=(START,), min_length=2, max_length=6)
     runtime: dict[str, Any] = {"load_reverse": lambda folder: no_preference, "empty_source": [0]}
     return build(SEARCHES, component, constraints=constraints, **runtime)
@@ -143,7 +170,9 @@ def no_preference(sources: list[list[int]], candidates: list[list[list[int]]]) -
 
 
 def test_candidates_are_sorted_by_likelihood() -> None:
-    """Responses that have not ended at max_length come last: the probability of their end is not in the score."""
+    """Responses that have not ended at max_length come last: the probability of their end is not in
+    the score.
+    """
     chain = Chain.draw(7, 3)
     (found,) = chain.search(sampler(4, candidates=16))
     assert len(found) == 16
@@ -152,7 +181,9 @@ def test_candidates_are_sorted_by_likelihood() -> None:
     assert {reply.finished for reply in found} == {True, False}
     assert found == sorted(found, key=lambda reply: (not reply.finished, -reply.score))
     for reply in found:
-        assert reply.token_scores == pytest.approx(chain.scores(reply.tokens, finished=reply.finished), abs=1e-6)
+        assert reply.token_scores == pytest.approx(
+            chain.scores(reply.tokens, finished=reply.finished), abs=1e-6
+        )
 
 
 def test_a_temperature_near_zero_is_greedy_search() -> None:
@@ -187,6 +218,8 @@ def test_a_probability_of_zero_is_never_drawn() -> None:
     probabilities = torch.tensor([[0.0, 0.5, 0.0, 0.5, 0.0]])
 
     def drawn(uniform: list[float]) -> Tensor:
-        return draw(probabilities.expand(len(uniform), -1), torch.tensor(uniform, dtype=torch.double))
+        return draw(
+            probabilities.expand(len(uniform), -1), torch.tensor(uniform, dtype=torch.double)
+        )
 
     assert drawn([0.0, 0.25, 0.5, 1 - 2**-53]).tolist() == [1, 1, 3, 3]

@@ -1,4 +1,6 @@
-"""Words in text, however it is split into tokens: case, boundaries, invalid bytes, other scripts, long lists."""
+"""Words in text, however it is split into tokens: case, boundaries, invalid bytes, other scripts,
+long lists.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,28 @@ PATTERNS = {
     "a我": "(?i)a我",
 }
 """Words and regular expressions that find them in text of a few characters."""
-CHARACTERS = ["da", "DA", "a", "d", "'", " ", "’", "…", "é", "É", "я", "Я", "ß", "ẞ", "ss", "我", "は", "😀", "«", "！"]
+CHARACTERS = [
+    "da",
+    "DA",
+    "a",
+    "d",
+    "'",
+    " ",
+    "’",
+    "…",
+    "é",
+    "É",
+    "я",
+    "Я",
+    "ß",
+    "ẞ",
+    "ss",
+    "我",
+    "は",
+    "😀",
+    "«",
+    "！",
+]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +77,9 @@ def test_a_word_is_found_between_boundaries(tokens: list[int], completes: bool) 
     assert completed(["cat"], tokens, PIECES) == ({0} if completes else set())
 
 
-def completed(words: list[str], tokens: list[int], pieces: list[bytes], *, ends: bool = False) -> set[int]:
+def completed(
+    words: list[str], tokens: list[int], pieces: list[bytes], *, ends: bool = False
+) -> set[int]:
     """Return the words that tokens complete, and the end of the text if it `ends` behind them."""
     automaton = WordAutomaton.build(words, separate=True)
     after, occurring = token_tables(automaton, pieces)
@@ -79,7 +104,9 @@ def test_words_are_found_beside_punctuation_in_any_pieces(text: str, cuts: set[i
     words = list(PATTERNS)
     pieces = split(text.encode(), cuts)
     seen = completed(words, list(range(len(pieces))), pieces, ends=True)
-    assert {words[number] for number in seen} == {word for word in words if re.search(PATTERNS[word], text)}
+    assert {words[number] for number in seen} == {
+        word for word in words if re.search(PATTERNS[word], text)
+    }
     assert {word for word in words if occurs(word, text)} == {words[number] for number in seen}
 
 
@@ -95,7 +122,10 @@ INCOMPLETE = [
 
 
 @given(
-    parts=st.lists(st.sampled_from([*INCOMPLETE, *(character.encode() for character in CHARACTERS)]), max_size=7),
+    parts=st.lists(
+        st.sampled_from([*INCOMPLETE, *(character.encode() for character in CHARACTERS)]),
+        max_size=7,
+    ),
     cuts=st.sets(st.integers(1, 24)),
 )
 def test_bytes_that_are_no_text_are_boundaries(parts: list[bytes], cuts: set[int]) -> None:
@@ -122,14 +152,23 @@ def test_a_banned_word_does_not_occur_before_invalid_bytes(end: bytes) -> None:
 
 
 @given(
-    words=st.lists(st.sampled_from([*PATTERNS, "d a d", "da da", "a", "我a我", "我", "😀a"]), min_size=1, unique=True),
+    words=st.lists(
+        st.sampled_from([*PATTERNS, "d a d", "da da", "a", "我a我", "我", "😀a"]),
+        min_size=1,
+        unique=True,
+    ),
     parts=st.lists(
-        st.lists(st.sampled_from([*INCOMPLETE, *(character.encode() for character in CHARACTERS)]), max_size=3),
+        st.lists(
+            st.sampled_from([*INCOMPLETE, *(character.encode() for character in CHARACTERS)]),
+            max_size=3,
+        ),
         min_size=1,
         max_size=12,
     ),
 )
-def test_compact_tables_are_those_of_the_automaton(words: list[str], parts: list[list[bytes]]) -> None:
+def test_compact_tables_are_those_of_the_automaton(
+    words: list[str], parts: list[list[bytes]]
+) -> None:
     """In every state and for every token, also at the end of the text."""
     pieces = list(map(b"".join, parts))
     automaton = WordAutomaton.build(words, separate=False)
@@ -146,14 +185,24 @@ def test_compact_tables_are_those_of_the_automaton(words: list[str], parts: list
     assert np.array_equal(banned.completing(states).numpy(), marked)
     assert np.array_equal(banned.completing_at_end(states).numpy(), marked | at_end[after])
     for token in range(len(pieces)):
-        assert np.array_equal(banned.after(states, torch.full_like(states, token)).numpy(), after[:, token])
+        assert np.array_equal(
+            banned.after(states, torch.full_like(states, token)).numpy(), after[:, token]
+        )
 
 
 @given(
-    pieces=st.lists(st.sampled_from([*PIECES[2:], b"Cat", b"\n", " é".encode()]), min_size=1, unique=True),
-    words=st.lists(st.sampled_from(["cat", "cats", "the dog", "dog", "Cat dog the", "é"]), min_size=1, unique=True),
+    pieces=st.lists(
+        st.sampled_from([*PIECES[2:], b"Cat", b"\n", " é".encode()]), min_size=1, unique=True
+    ),
+    words=st.lists(
+        st.sampled_from(["cat", "cats", "the dog", "dog", "Cat dog the", "é"]),
+        min_size=1,
+        unique=True,
+    ),
 )
-def test_a_text_without_the_words_can_always_end_or_go_on(pieces: list[bytes], words: list[str]) -> None:
+def test_a_text_without_the_words_can_always_end_or_go_on(
+    pieces: list[bytes], words: list[str]
+) -> None:
     banned = BannedWords.build(words, pieces)
     states, number = [banned.start], 0
     while number < len(states):
@@ -174,7 +223,9 @@ def test_banned_words_do_not_occur_with_any_tokenizer(name: str) -> None:
     banned = ["DAMN", unicodedata.normalize("NFD", "café")]
     texts = []
     for limits in ({}, {"banned": banned}):
-        search = build_search({"name": "greedy", **limits}, GenerationConfig(max_length=30), tokenizer)
+        search = build_search(
+            {"name": "greedy", **limits}, GenerationConfig(max_length=30), tokenizer
+        )
         (reply,) = chain.search(search)
         texts.append(tokenizer.decode(reply[0].tokens))
     assert name != "word" or any(occurs(word, texts[0]) for word in banned), texts[0]
@@ -184,9 +235,16 @@ def test_banned_words_do_not_occur_with_any_tokenizer(name: str) -> None:
 
 def test_a_long_list_of_banned_words_needs_little_memory() -> None:
     words = [f"word{number}{'abcdefgh'[number % 8]}" for number in range(1000)]
-    pieces = [b" " * (number % 2) + bytes([97 + number % 26, 97 + number // 26 % 26]) for number in range(5000)]
+    pieces = [
+        b" " * (number % 2) + bytes([97 + number % 26, 97 + number // 26 % 26])
+        for number in range(5000)
+    ]
     banned = BannedWords.build(words, pieces)
-    tensors = [*vars(banned).values(), *vars(banned.completing).values(), *vars(banned.completing_at_end).values()]
+    tensors = [
+        *vars(banned).values(),
+        *vars(banned.completing).values(),
+        *vars(banned.completing_at_end).values(),
+    ]
     assert sum(tensor.nbytes for tensor in tensors if isinstance(tensor, torch.Tensor)) < 2**20
 
 
@@ -217,7 +275,13 @@ def test_case_is_ignored_in_all_scripts(word: str) -> None:
 
 
 def test_scripts_without_spaces_need_no_boundary() -> None:
-    pieces = [b"", b"", *(char.encode() for char in "我们喜欢"), "喜".encode()[:2], "喜".encode()[2:]]
+    pieces = [
+        b"",
+        b"",
+        *(char.encode() for char in "我们喜欢"),
+        "喜".encode()[:2],
+        "喜".encode()[2:],
+    ]
     assert completed(["喜欢"], [2, 3, 6, 7], pieces) == set()
     assert completed(["喜欢"], [2, 3, 6, 7, 5], pieces) == {0}
 

@@ -1,4 +1,5 @@
-"""On a GPU: every precision trains and agrees with the CPU, nothing waits for the device, and replies are the same.
+"""On a GPU: every precision trains and agrees with the CPU, nothing waits for the device, and
+replies are the same.
 
     python -m pytest -m gpu tests/gpu
 
@@ -34,8 +35,10 @@ from dialog.training.optimization.precision import precision_plugin
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.filterwarnings("ignore:GPU available but not used"),  # Lightning's, in the runs on the CPU
-    pytest.mark.filterwarnings("ignore:RNN module weights are not part"),  # copied or cast one by one
+    # Lightning's, in the runs on the CPU
+    pytest.mark.filterwarnings("ignore:GPU available but not used"),
+    # copied or cast one by one
+    pytest.mark.filterwarnings("ignore:RNN module weights are not part"),
     pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype"),
 ]
 FAMILIES = ["lstm", "transformer"]
@@ -90,7 +93,9 @@ def trained(
 def test_every_precision_trains_near_the_cpu(
     tiny: Callable[..., Any], prepared: Path, tmp_path: Path, family: str
 ) -> None:
-    steps = [f"trainer.{name}" for name in ("max_steps=3", "val_check_interval=3", "log_every_n_steps=1")]
+    steps = [
+        f"trainer.{name}" for name in ("max_steps=3", "val_check_interval=3", "log_every_n_steps=1")
+    ]
     settings = [*steps, "model.dropout=0.0"]
     records = {}
     for precision in ("cpu", *NEAR):
@@ -109,15 +114,23 @@ def test_every_precision_trains_near_the_cpu(
         assert len(found) == len(expected) == 3
         for one, other in zip(found, expected, strict=True):
             assert one["train/loss"] == pytest.approx(other["train/loss"], rel=near), precision
-            assert one["train/gradient_norm"] == pytest.approx(other["train/gradient_norm"], rel=10 * near), precision
+            assert one["train/gradient_norm"] == pytest.approx(
+                other["train/gradient_norm"], rel=10 * near
+            ), precision
         assert validation == pytest.approx(expected_validation, rel=near), precision
 
 
 @pytest.mark.parametrize("head", ["vocabulary", "pointer_generator"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_gradients_equal_the_cpus(tiny: Callable[..., Any], prepared: Path, family: str, head: str) -> None:
-    """In float32 to 1e-4 of the norm; halves near it, and without missing gradients in sampled teacher forcing."""
-    model = dialog.build_model(tiny(family, f"model.head.name={head}", "model.dropout=0.0").recipe.model, 400)
+def test_gradients_equal_the_cpus(
+    tiny: Callable[..., Any], prepared: Path, family: str, head: str
+) -> None:
+    """In float32 to 1e-4 of the norm; halves near it, and without missing gradients in sampled
+    teacher forcing.
+    """
+    model = dialog.build_model(
+        tiny(family, f"model.head.name={head}", "model.dropout=0.0").recipe.model, 400
+    )
     batch = next(iter(dialog.DialogDataModule(prepared, batch_tokens=1200).train_dataloader()))
     there = batch._replace(source=batch.source.cuda(), target=batch.target.cuda())
     expected = gradients(copy.deepcopy(model).double(), batch)
@@ -131,13 +144,17 @@ def test_gradients_equal_the_cpus(tiny: Callable[..., Any], prepared: Path, fami
     near(gradients(copy.deepcopy(model).cuda().bfloat16(), there), expected, 0.2)
 
 
-def gradients(model: Seq2Seq, batch: Any, **forcing: Any) -> dict[str, Tensor]:  # noqa: ANN401 - a Batch
+def gradients(model: Seq2Seq, batch: Any, **forcing: Any) -> dict[str, Tensor]:
     forced = {"name": "constant", **forcing} if forcing else None
     module = dialog.DialogModule(model, padding=PAD, teacher_forcing=forced)
     loss = module.training_step(batch, 0)
     with torch.autocast("cuda", enabled=False):
         loss.backward()
-    return {name: each.grad.double().cpu() for name, each in model.named_parameters() if each.grad is not None}
+    return {
+        name: each.grad.double().cpu()
+        for name, each in model.named_parameters()
+        if each.grad is not None
+    }
 
 
 def near(found: dict[str, Tensor], expected: dict[str, Tensor], tolerance: float) -> None:
@@ -153,7 +170,9 @@ def near(found: dict[str, Tensor], expected: dict[str, Tensor], tolerance: float
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("case", CASES)
 def test_every_attention_equals_the_cpus(case: str, dtype: torch.dtype) -> None:
-    """Weights are float32 and sum to 1, contexts are near float64; rows without real tokens are finite."""
+    """Weights are float32 and sum to 1, contexts are near float64; rows without real tokens are
+    finite.
+    """
     assert {*CASES, "none"} == set(ATTENTIONS)
     torch.manual_seed(1)
     attention = build_attention({"name": case, **CASES[case]}, query_size=32, key_size=32).to(dtype)
@@ -169,25 +188,35 @@ def test_every_attention_equals_the_cpus(case: str, dtype: torch.dtype) -> None:
 
 
 def read(
-    attention: Any,  # noqa: ANN401 - scorers and multi-head attention have no type in common
+    attention: Any,
     query: Tensor,
     states: Tensor,
     mask: Tensor,
 ) -> tuple[Tensor, Tensor]:
     shown: list[Tensor] = []
     encoded = Encoded(states.masked_fill(~mask.unsqueeze(-1), 0), mask, states[:, 0])
-    contexts, _ = attention(query, *attention.start(encoded), lambda _, weights: shown.append(weights))
+    contexts, _ = attention(
+        query, *attention.start(encoded), lambda _, weights: shown.append(weights)
+    )
     return contexts, shown[0]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("groups", [None, 2])
 @pytest.mark.parametrize("causal", [False, True])
-def test_fused_kernels_equal_the_formula(dtype: torch.dtype, groups: int | None, causal: bool) -> None:
+def test_fused_kernels_equal_the_formula(
+    dtype: torch.dtype, groups: int | None, causal: bool
+) -> None:
     torch.manual_seed(1)
     attention = MultiHeadAttention(64, 4, key_value_heads=groups).cuda().to(dtype)
     states = torch.randn(3, 40, 64, device="cuda", dtype=dtype)
-    mask = None if causal else (torch.arange(40, device="cuda") < torch.tensor([[40], [9], [1]]).cuda())[:, None, None]
+    mask = (
+        None
+        if causal
+        else (torch.arange(40, device="cuda") < torch.tensor([[40], [9], [1]]).cuda())[
+            :, None, None
+        ]
+    )
     keys_values = attention.keys_values(states)
     fused = attention(states, *keys_values, mask, causal)
     formula = attention(states, *keys_values, mask, causal, lambda *_: None)
@@ -231,7 +260,9 @@ def test_a_step_does_not_synchronise(
             torch.cuda.set_sync_debug_mode("default")
 
     settings = [f"trainer.precision={precision}", "trainer.accelerator=gpu", "trainer.max_steps=6"]
-    recipe = tiny(family, *settings, "trainer.log_every_n_steps=100", "trainer.enable_progress_bar=true").recipe
+    recipe = tiny(
+        family, *settings, "trainer.log_every_n_steps=100", "trainer.enable_progress_bar=true"
+    ).recipe
     try:
         trained(recipe, prepared, tmp_path, Strict())
     finally:
@@ -246,8 +277,12 @@ def test_own_predictions_do_not_synchronise(
     model = dialog.build_model(tiny(family).recipe.model, 400).cuda()
     forcing = {"name": "constant", "ratio": 0.5, "sampled": sampled}
     module = dialog.DialogModule(model, padding=PAD, teacher_forcing=forcing)
-    batches = itertools.islice(dialog.DialogDataModule(prepared, batch_tokens=1200).train_dataloader(), 2)
-    batches = [each._replace(source=each.source.cuda(), target=each.target.cuda()) for each in batches]
+    batches = itertools.islice(
+        dialog.DialogDataModule(prepared, batch_tokens=1200).train_dataloader(), 2
+    )
+    batches = [
+        each._replace(source=each.source.cuda(), target=each.target.cuda()) for each in batches
+    ]
     module.training_step(batches[0], 0).backward()
     torch.cuda.set_sync_debug_mode("error")
     try:
@@ -280,14 +315,20 @@ def test_not_finite_stops_with_the_weights_before(
     recipe = tiny(family, *settings, "trainer.val_check_interval=9").recipe
     module = Poison(dialog.build_model(recipe.model, 400), padding=PAD)
     with pytest.raises(RunError, match=r"^step 4: loss \d[^\n]* gradient norm nan"):
-        build_trainer(recipe, tmp_path, []).fit(module, dialog.DialogDataModule(prepared, batch_tokens=1200))
+        build_trainer(recipe, tmp_path, []).fit(
+            module, dialog.DialogDataModule(prepared, batch_tokens=1200)
+        )
     for name, each in module.model.named_parameters():
         assert torch.equal(each.to("cuda"), module.kept[name].to("cuda")), name
 
 
-def test_scaler_skips_a_step_and_continues(tiny: Callable[..., Any], prepared: Path, tmp_path: Path) -> None:
+def test_scaler_skips_a_step_and_continues(
+    tiny: Callable[..., Any], prepared: Path, tmp_path: Path
+) -> None:
     class Overflow(lightning.Callback):
-        def on_after_backward(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
+        def on_after_backward(
+            self, trainer: lightning.Trainer, module: lightning.LightningModule
+        ) -> None:
             if trainer.global_step in (1, 2):
                 next(module.parameters()).grad.fill_(torch.inf)
 
@@ -301,10 +342,14 @@ def test_scaler_skips_a_step_and_continues(tiny: Callable[..., Any], prepared: P
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_greedy_replies_equal_the_cpus(trained_model: Callable[[str], Seq2Seq], prepared: Path, family: str) -> None:
+def test_greedy_replies_equal_the_cpus(
+    trained_model: Callable[[str], Seq2Seq], prepared: Path, family: str
+) -> None:
     """A reply may differ from the first position at which the two best scores are within 1e-3."""
     model = trained_model(family)
-    batches = itertools.islice(dialog.DialogDataModule(prepared, batch_tokens=1200).val_dataloader(), 3)
+    batches = itertools.islice(
+        dialog.DialogDataModule(prepared, batch_tokens=1200).val_dataloader(), 3
+    )
     pairs: list[tuple[Tensor, list[int], list[int]]] = []
     for batch in batches:
         here, there = (replies(model, batch.source.to(device)) for device in ("cpu", "cuda"))
@@ -312,9 +357,13 @@ def test_greedy_replies_equal_the_cpus(trained_model: Callable[[str], Seq2Seq], 
     others = [(source, one, other) for source, one, other in pairs if one != other]
     assert len(others) <= 0.1 * len(pairs)
     for source, one, other in others:
-        place = next(i for i, both in enumerate(itertools.zip_longest(one, other)) if both[0] != both[1])
+        place = next(
+            i for i, both in enumerate(itertools.zip_longest(one, other)) if both[0] != both[1]
+        )
         with torch.no_grad():
-            scores = model.cpu()(source[None], source[None] != PAD, torch.tensor([[BOS, *one[:place]]]))[0, -1]
+            scores = model.cpu()(
+                source[None], source[None] != PAD, torch.tensor([[BOS, *one[:place]]])
+            )[0, -1]
         best, second = scores.topk(2).values.tolist()
         assert best - second < 1e-3
 
@@ -330,9 +379,15 @@ def replies(model: Seq2Seq, source: Tensor) -> list[list[int]]:
 
 
 @pytest.fixture
-def trained_model(tiny: Callable[..., Any], prepared: Path, tmp_path: Path) -> Callable[[str], Seq2Seq]:
+def trained_model(
+    tiny: Callable[..., Any], prepared: Path, tmp_path: Path
+) -> Callable[[str], Seq2Seq]:
     def train(family: str) -> Seq2Seq:
-        settings = ["trainer.accelerator=gpu", "trainer.max_steps=40", "trainer.val_check_interval=40"]
+        settings = [
+            "trainer.accelerator=gpu",
+            "trainer.max_steps=40",
+            "trainer.val_check_interval=40",
+        ]
         return trained(tiny(family, *settings).recipe, prepared, tmp_path)[0].model.eval()
 
     return train

@@ -1,4 +1,6 @@
-"""Folders from elsewhere: whatever their files contain, no verb runs code, writes outside, or fails internally."""
+"""Folders from elsewhere: whatever their files contain, no verb runs code, writes outside, or fails
+internally.
+"""
 
 from __future__ import annotations
 
@@ -22,18 +24,35 @@ from dialog.cli import main
 
 CANARY = "canary_of_tests"
 CODE = ("os.system", "os.exec", "os.posix_spawn", "os.startfile", "subprocess.Popen")
-WRITES = ("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate", "shutil.rmtree")
+WRITES = (
+    "os.remove",
+    "os.rename",
+    "os.rmdir",
+    "os.mkdir",
+    "os.link",
+    "os.symlink",
+    "os.truncate",
+    "shutil.rmtree",
+)
 HUGE = 10**400
 DEEP = "[" * 100_000 + "]" * 100_000
 FIELDS = int(os.environ.get("DIALOG_HOSTILE_FIELDS", "1"))
 """Fields of each file that get each value; a large number tries all."""
-RUN_FILES = ("recipe.yaml", "environment.json", "manifest.json", "tokenizer_config.json", "summary.json")
+RUN_FILES = (
+    "recipe.yaml",
+    "environment.json",
+    "manifest.json",
+    "tokenizer_config.json",
+    "summary.json",
+)
 EVALUATION = "evaluation/test"
 
 
 @dataclass
 class Watch:
-    """Audit events of the calls under test: programs that are run, and paths that change outside of some folders."""
+    """Audit events of the calls under test: programs that are run, and paths that change outside of
+    some folders.
+    """
 
     allowed: list[Path] = field(default_factory=list)
     on: bool = False
@@ -42,7 +61,11 @@ class Watch:
     def hook(self, event: str, arguments: tuple[Any, ...]) -> None:
         if not self.on:
             return
-        writing = event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+        writing = (
+            event == "open"
+            and isinstance(arguments[2], int)
+            and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+        )
         if event in CODE:
             self.seen.append(f"{event} {arguments}")
         elif event in WRITES or writing:
@@ -74,15 +97,23 @@ def victim(tmp_path: Path) -> Path:
 def call(
     watch: Watch, victim: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Callable[..., tuple[int, str]]]:
-    """``call(*arguments)``: exit code and standard error of a command that reads a folder from elsewhere."""
+    """``call(*arguments)``: exit code and standard error of a command that reads a folder from
+    elsewhere.
+    """
     (victim.parent / "modules").mkdir()
-    code = "from pathlib import Path\nPath(__file__).with_name('executed').touch()\ndef run(*args, **options): ...\n"
+    code = (
+        "from pathlib import Path\nPath(__file__).with_name('executed').touch()\ndef run(*args,"
+        " **options): ...\n"
+    )
     (victim.parent / "modules" / f"{CANARY}.py").write_text(code)
     monkeypatch.delitem(sys.modules, CANARY, raising=False)
     monkeypatch.syspath_prepend(victim.parent / "modules")
     monkeypatch.chdir(victim.parent)
     watch.seen.clear()
-    watch.allowed = [Path(os.environ["DIALOG_CACHE"]).resolve(), (victim.parent / "received").resolve()]
+    watch.allowed = [
+        Path(os.environ["DIALOG_CACHE"]).resolve(),
+        (victim.parent / "received").resolve(),
+    ]
 
     def run(*arguments: str) -> tuple[int, str]:
         monkeypatch.setattr(sys, "argv", ["dialog", *arguments])
@@ -110,9 +141,23 @@ def received(trained: Callable[[str], Path], tmp_path: Path) -> Path:
     for family in ("lstm", "transformer"):
         run = Path(shutil.copytree(trained(family), folder / "runs" / family / "seed-1"))
         recipe = yaml.safe_load((run / "recipe.yaml").read_text(encoding="utf-8"))
-        one = {"name": family, "kind": "recipe", "hash": family, "recipe": recipe, "folders": {}, "file": ""}
+        one = {
+            "name": family,
+            "kind": "recipe",
+            "hash": family,
+            "recipe": recipe,
+            "folders": {},
+            "file": "",
+        }
         contenders.append(one)
-    grid = {"format": 1, "version": "0", "contenders": contenders, "seeds": [1], "overrides": [], "commands": []}
+    grid = {
+        "format": 1,
+        "version": "0",
+        "contenders": contenders,
+        "seeds": [1],
+        "overrides": [],
+        "commands": [],
+    }
     (folder / "grid.json").write_text(json.dumps(grid), encoding="utf-8")
     return folder
 
@@ -122,13 +167,19 @@ def received(trained: Callable[[str], Path], tmp_path: Path) -> Path:
 
 def places(tree: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Yield the path of each value below a tree."""
-    items: Any = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    items: Any = (
+        tree.items()
+        if isinstance(tree, dict)
+        else enumerate(tree)
+        if isinstance(tree, list)
+        else ()
+    )
     for key, value in items:
         yield (*path, key)
         yield from places(value, (*path, key))
 
 
-def changed(tree: Any, path: tuple[Any, ...], value: object) -> Any:  # noqa: ANN401 - any JSON
+def changed(tree: Any, path: tuple[Any, ...], value: object) -> Any:
     """Return a copy of a tree with another value at a path."""
     copy = json.loads(json.dumps(tree))
     inner = copy
@@ -151,7 +202,9 @@ def hostile_values(victim: Path) -> list[Any]:
 
 
 def variants(tree: object, victim: Path, seed: str) -> Iterator[str]:
-    """Yield texts of JSON in which a few fields have each hostile value; one field is nested deeply."""
+    """Yield texts of JSON in which a few fields have each hostile value; one field is nested
+    deeply.
+    """
     draw = random.Random(seed)
     paths = list(places(tree))
     for value in hostile_values(victim):
@@ -166,7 +219,9 @@ def sign(folder: Path) -> None:
     if manifest.is_file():
         listed = json.loads(manifest.read_text(encoding="utf-8"))
         hashes = {
-            name: sha256((folder / name).read_bytes()).hexdigest() for name in listed if (folder / name).is_file()
+            name: sha256((folder / name).read_bytes()).hexdigest()
+            for name in listed
+            if (folder / name).is_file()
         }
         manifest.write_text(json.dumps({**listed, **hashes}), encoding="utf-8")
 
@@ -175,7 +230,9 @@ def sign(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", RUN_FILES)
-def test_fields_of_a_run(name: str, received: Path, victim: Path, call: Callable[..., tuple[int, str]]) -> None:
+def test_fields_of_a_run(
+    name: str, received: Path, victim: Path, call: Callable[..., tuple[int, str]]
+) -> None:
     run = received / "runs" / "lstm" / "seed-1"
     path = run / name
     original = path.read_bytes()
@@ -192,15 +249,20 @@ def test_fields_of_a_run(name: str, received: Path, victim: Path, call: Callable
         path.write_bytes(original)
 
 
-def test_fields_of_a_grid(received: Path, victim: Path, call: Callable[..., tuple[int, str]]) -> None:
+def test_fields_of_a_grid(
+    received: Path, victim: Path, call: Callable[..., tuple[int, str]]
+) -> None:
     original = (received / "grid.json").read_bytes()
     for text in variants(json.loads(original), victim, "grid"):
         (received / "grid.json").write_text(text, encoding="utf-8")
-        code, errors = call("compare", str(received), "--seeds", "1", "model.dropout=0.5")  # ends before the analysis
+        # ends before the analysis
+        code, errors = call("compare", str(received), "--seeds", "1", "model.dropout=0.5")
         assert code == 2, (text[:2000], errors)
 
 
-def test_fields_of_an_evaluation(received: Path, victim: Path, call: Callable[..., tuple[int, str]]) -> None:
+def test_fields_of_an_evaluation(
+    received: Path, victim: Path, call: Callable[..., tuple[int, str]]
+) -> None:
     """Statistics name the components of their metrics."""
     evaluation = received / "runs" / "lstm" / "seed-1" / EVALUATION
     statistics = evaluation / "statistics.safetensors"
@@ -240,8 +302,12 @@ def test_run_folders_of_a_grid_are_only_read(
     assert f"{victim}: lies outside" in errors
 
 
-@pytest.mark.parametrize("link", ["runs/lstm/seed-1", "runs/lstm/seed-1/evaluation", "figures", "report.html"])
-def test_no_link_is_followed_out(link: str, received: Path, victim: Path, call: Callable[..., tuple[int, str]]) -> None:
+@pytest.mark.parametrize(
+    "link", ["runs/lstm/seed-1", "runs/lstm/seed-1/evaluation", "figures", "report.html"]
+)
+def test_no_link_is_followed_out(
+    link: str, received: Path, victim: Path, call: Callable[..., tuple[int, str]]
+) -> None:
     if (received / link).is_dir():
         shutil.rmtree(received / link)
     (received / link).symlink_to(victim, target_is_directory=True)
@@ -288,14 +354,20 @@ def test_recipes_of_a_sweep_stay_inside(
     name: str, received: Path, victim: Path, call: Callable[..., tuple[int, str]]
 ) -> None:
     name = str(victim) if name == "/victim" else name
-    (received / "sweep.json").write_text(json.dumps({"spaces": {name: {}}, "trials": 1}), encoding="utf-8")
+    (received / "sweep.json").write_text(
+        json.dumps({"spaces": {name: {}}, "trials": 1}), encoding="utf-8"
+    )
     code, errors = call("sweep", "--resume", str(received))
     assert code == 2
     assert "sweep.json" in errors
 
 
-def test_no_link_of_a_sweep_is_followed_out(received: Path, victim: Path, call: Callable[..., tuple[int, str]]) -> None:
-    (received / "sweep.json").write_text(json.dumps({"spaces": {"lstm": {}}, "trials": 1}), encoding="utf-8")
+def test_no_link_of_a_sweep_is_followed_out(
+    received: Path, victim: Path, call: Callable[..., tuple[int, str]]
+) -> None:
+    (received / "sweep.json").write_text(
+        json.dumps({"spaces": {"lstm": {}}, "trials": 1}), encoding="utf-8"
+    )
     (received / "best").symlink_to(victim, target_is_directory=True)
     code, errors = call("sweep", "--resume", str(received))
     assert code == 2
@@ -316,7 +388,9 @@ def test_tuned_settings_are_not_written_through_links(
 def test_compared_runs_are_not_written_through_links(
     received: Path, victim: Path, call: Callable[..., tuple[int, str]]
 ) -> None:
-    lstm, transformer = (received / "runs" / family / "seed-1" for family in ("lstm", "transformer"))
+    lstm, transformer = (
+        received / "runs" / family / "seed-1" for family in ("lstm", "transformer")
+    )
     (lstm / "evaluation" / "test").rename(victim.parent / "elsewhere")
     (lstm / "evaluation" / "test").symlink_to(victim.parent / "elsewhere", target_is_directory=True)
     code, errors = call("compare", str(lstm), str(transformer), "--output", str(received / "out"))

@@ -32,7 +32,9 @@ class MemoryCorpus:
 
 def dialogue(id: str, *texts: str) -> Dialogue:
     turns = tuple(Turn("AB"[index % 2], text) for index, text in enumerate(texts))
-    return Dialogue(id, turns, place=f"/somewhere/{id.partition('-')[0]}.txt:{id.rpartition('-')[2]}")
+    return Dialogue(
+        id, turns, place=f"/somewhere/{id.partition('-')[0]}.txt:{id.rpartition('-')[2]}"
+    )
 
 
 @pytest.fixture(scope="session")

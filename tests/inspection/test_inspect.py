@@ -17,7 +17,9 @@ from dialog.inspection.inspect import inspect
 from dialog.report.formats.numbers import counted
 
 utterances = st.sampled_from(["Hi .", "Where is the hat ?", "On the big table !", "", " "])
-corpora = st.fixed_dictionaries({split: st.lists(st.lists(utterances, max_size=4), max_size=5) for split in SPLITS})
+corpora = st.fixed_dictionaries(
+    {split: st.lists(st.lists(utterances, max_size=4), max_size=5) for split in SPLITS}
+)
 
 
 @settings(max_examples=40)
@@ -26,7 +28,9 @@ def test_any_corpus_gives_the_same_json_twice(
     make_corpus: Callable[..., Any], corpus: dict[str, list[list[str]]]
 ) -> None:
     first, second = (inspect(make_corpus(**corpus), quiet=True) for _ in range(2))
-    assert json.loads(json.dumps(first.data(), allow_nan=False)) == json.loads(json.dumps(second.data()))
+    assert json.loads(json.dumps(first.data(), allow_nan=False)) == json.loads(
+        json.dumps(second.data())
+    )
     for split, dialogues in corpus.items():
         turns = [sum(bool(text.strip()) for text in texts) for texts in dialogues]
         assert first.sizes[split] == {"dialogues": sum(map(bool, turns)), "turns": sum(turns)}
@@ -36,7 +40,9 @@ def test_any_corpus_gives_the_same_json_twice(
 def test_an_empty_corpus_has_all_sections(make_corpus: Callable[..., Any]) -> None:
     inspection = inspect(make_corpus(), quiet=True)
     assert all(size == {"dialogues": 0, "turns": 0} for size in inspection.sizes.values())
-    assert {name for name, finding in inspection.findings.items() if finding.severity != "good"} == {"records"}
+    assert {
+        name for name, finding in inspection.findings.items() if finding.severity != "good"
+    } == {"records"}
 
 
 def test_rereading_stops_at_the_last_quoted_dialogue(make_corpus: Callable[..., Any]) -> None:
@@ -59,7 +65,9 @@ def test_rereading_stops_at_the_last_quoted_dialogue(make_corpus: Callable[..., 
     assert corpus.reads["train", 0] > corpus.reads["train", 50] == 1
 
 
-def test_progress_without_a_terminal(make_corpus: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_without_a_terminal(
+    make_corpus: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     corpus = make_corpus(train=[["a", "b"]])
     inspect(corpus, quiet=True)
     assert capsys.readouterr().err == ""

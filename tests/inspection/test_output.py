@@ -1,4 +1,6 @@
-"""Terminal and HTML output: complete, within the width, and safe from hostile text of the corpus."""
+"""Terminal and HTML output: complete, within the width, and safe from hostile text of the
+corpus.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ from dialog.inspection.inspect import Inspection, inspect
 from dialog.inspection.text import to_text
 from dialog.report.terminal import display_width, one_line
 
-HOSTILE = "\x1b[2J\x07</dd><script>alert(1)</script><img src=x onerror=alert(1)>\u202e&amp; \"'`{{ 7 * 7 }}\r\n\t你好"
+HOSTILE = (
+    "\x1b[2J\x07</dd><script>alert(1)</script><img src=x onerror=alert(1)>\u202e&amp; \"'`{{ 7 * 7"
+    " }}\r\n\t你好"
+)
 texts = st.text(max_size=90) | st.just(HOSTILE) | st.just("w" * 300)
 
 
@@ -32,7 +37,11 @@ def make_inspection(text: str, summary: str | None = None) -> Inspection:
     )
     sizes = {"train": {"dialogues": 2, "turns": 5}, "test": {"dialogues": 0, "turns": 0}}
     return Inspection(
-        sizes, {"one": Finding("One", "bad", summary, summary, summary, details), "two": Finding("Two", "good", "", "")}
+        sizes,
+        {
+            "one": Finding("One", "bad", summary, summary, summary, details),
+            "two": Finding("Two", "good", "", ""),
+        },
     )
 
 
@@ -87,17 +96,27 @@ def test_a_very_long_turn_is_truncated(tmp_path: Path) -> None:
 def test_a_page_loads_nothing(tmp_path: Path) -> None:
     html = page(make_inspection(HOSTILE), tmp_path)
     assert not {"script", "img", "link", "iframe", "object"} & set(html.tags)
-    assert all(value.startswith("#") for name, value in html.attributes if name in ("href", "src", "action"))
+    assert all(
+        value.startswith("#")
+        for name, value in html.attributes
+        if name in ("href", "src", "action")
+    )
     assert "http" not in "".join(html.texts)
 
 
 @pytest.mark.parametrize("output", ["text", "html"])
-def test_a_real_inspection_is_complete(make_corpus: Callable[..., Any], tmp_path: Path, output: str) -> None:
+def test_a_real_inspection_is_complete(
+    make_corpus: Callable[..., Any], tmp_path: Path, output: str
+) -> None:
     shared = ["Where is the hat ?", "On the big table ."]
-    corpus = make_corpus(train=[shared, ["a", "b"], ["a", "b"]], validation=[["c", "d"]], test=[shared])
+    corpus = make_corpus(
+        train=[shared, ["a", "b"], ["a", "b"]], validation=[["c", "d"]], test=[shared]
+    )
     inspection = inspect(corpus, quiet=True)
     pages = page(inspection, tmp_path).texts
-    whole = click.unstyle(to_text(inspection, "memory", 100)) if output == "text" else "\n".join(pages)
+    whole = (
+        click.unstyle(to_text(inspection, "memory", 100)) if output == "text" else "\n".join(pages)
+    )
     words = " ".join(whole.split())
     for finding in inspection.findings.values():
         for text in (finding.title, finding.headline, finding.summary, finding.advice):

@@ -5,4 +5,6 @@ import pytest
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     for family in ("attention", "encoder", "decoder", "head"):
-        parser.addoption(f"--{family}", metavar="YAML", help=f"test only this {family}, a component in YAML")
+        parser.addoption(
+            f"--{family}", metavar="YAML", help=f"test only this {family}, a component in YAML"
+        )

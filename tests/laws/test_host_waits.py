@@ -1,4 +1,6 @@
-"""No step waits for the device: on the meta device, where no value can be read, every recipe trains and generates."""
+"""No step waits for the device: on the meta device, where no value can be read, every recipe trains
+and generates.
+"""
 
 from typing import NamedTuple
 

@@ -1,7 +1,8 @@
 """Laws of all encoders, decoders, attentions and heads, in float64.
 
 All widths are 8, so that every part fits every other one. To test your own part:
-``python -m pytest tests/laws --attention '{name: my_lab.Location, size: 8}'``, or --encoder, --decoder, --head.
+``python -m pytest tests/laws --attention '{name: my_lab.Location, size: 8}'``, or --encoder,
+--decoder, --head.
 """
 
 import itertools
@@ -44,19 +45,45 @@ PLAIN: Component = {"name": "transformer", "heads": 2, "feed_forward_size": 12, 
 TRANSFORMER_CASES: list[Component] = [
     PLAIN,
     PLAIN | {"heads": 4, "layers": 1, "norm_first": False},
-    PLAIN | {"norm": "rms_norm", "activation": "swiglu", "positions": {"name": "rotary"}, "key_value_heads": 1},
-    PLAIN | {"norm": "rms_norm", "activation": "gelu", "positions": {"name": "learned", "length": 16}},
-    PLAIN | {"heads": 4, "key_value_heads": 2, "norm_first": False, "norm": "rms_norm", "attention_dropout": 0.0},
-    PLAIN | {"activation": "swiglu", "norm_first": False, "positions": {"name": "rotary"}, "activation_dropout": 0.0},
+    PLAIN
+    | {
+        "norm": "rms_norm",
+        "activation": "swiglu",
+        "positions": {"name": "rotary"},
+        "key_value_heads": 1,
+    },
+    PLAIN
+    | {"norm": "rms_norm", "activation": "gelu", "positions": {"name": "learned", "length": 16}},
+    PLAIN
+    | {
+        "heads": 4,
+        "key_value_heads": 2,
+        "norm_first": False,
+        "norm": "rms_norm",
+        "attention_dropout": 0.0,
+    },
+    PLAIN
+    | {
+        "activation": "swiglu",
+        "norm_first": False,
+        "positions": {"name": "rotary"},
+        "activation_dropout": 0.0,
+    },
 ]
-"""The first with other parts, the rest with themselves; layer_drop, which drops gradients, has its own tests."""
+"""The first with other parts, the rest with themselves; layer_drop, which drops gradients, has its
+own tests.
+"""
 ENCODER_CASES: list[Component] = [
     {"name": "lstm", "size": SIZE},
     {"name": "lstm", "size": SIZE, "bidirectional": False},
     {"name": "gru", "size": SIZE, "layers": 2, "variational": True},
     *TRANSFORMER_CASES[:2],
     {"name": "hierarchical", "tokens": {"name": "lstm", "size": SIZE}, "turns": PLAIN},
-    {"name": "hierarchical", "tokens": TRANSFORMER_CASES[1], "turns": {"name": "lstm", "size": SIZE}},
+    {
+        "name": "hierarchical",
+        "tokens": TRANSFORMER_CASES[1],
+        "turns": {"name": "lstm", "size": SIZE},
+    },
 ]
 RECURRENT_CASES: list[Component] = [
     {"name": "lstm", "size": SIZE},
@@ -72,15 +99,30 @@ FINAL_CASES: list[tuple[Component, Component]] = [
         {"name": "lstm_plain", "size": SIZE, "layers": 2},
     ),
     ({"name": "gru", "size": SIZE}, {"name": "gru_plain", "size": SIZE, "variational": True}),
-    (ENCODER_CASES[0], RECURRENT_CASES[4] | {"attention": ATTENTION_CASES[4], "bridge": {"name": "final"}}),
+    (
+        ENCODER_CASES[0],
+        RECURRENT_CASES[4] | {"attention": ATTENTION_CASES[4], "bridge": {"name": "final"}},
+    ),
     (PLAIN, {"name": "lstm_plain", "size": 5, "layers": 2, "bridge": {"name": "dense"}}),
 ]
-"""Decoders without attention, and those that start from the encoder's final states, which fit some encoders only."""
-HEAD_CASES: list[Component] = [{"name": "vocabulary"}, {"name": "pointer"}, {"name": "pointer_generator"}]
+"""Decoders without attention, and those that start from the encoder's final states, which fit some
+encoders only.
+"""
+HEAD_CASES: list[Component] = [
+    {"name": "vocabulary"},
+    {"name": "pointer"},
+    {"name": "pointer_generator"},
+]
 ADDITIVE = ATTENTION_CASES[1]
 HALF_CASES: list[tuple[Component, Component, Component]] = [
-    *((ENCODER_CASES[0], RECURRENT_CASES[0] | {"attention": each}, HEAD_CASES[0]) for each in ATTENTION_CASES),
-    *((ENCODER_CASES[0], each | {"attention": ADDITIVE}, HEAD_CASES[0]) for each in RECURRENT_CASES),
+    *(
+        (ENCODER_CASES[0], RECURRENT_CASES[0] | {"attention": each}, HEAD_CASES[0])
+        for each in ATTENTION_CASES
+    ),
+    *(
+        (ENCODER_CASES[0], each | {"attention": ADDITIVE}, HEAD_CASES[0])
+        for each in RECURRENT_CASES
+    ),
     *((each, PLAIN, HEAD_CASES[0]) for each in ENCODER_CASES),
     *((each, each, HEAD_CASES[0]) for each in TRANSFORMER_CASES[1:]),
     *((PLAIN, PLAIN, each) for each in HEAD_CASES[1:]),
@@ -95,19 +137,27 @@ OUTPUTS = (
     "decoder.attention.scorer.output",
     "decoder.norm",
     *(f"decoder.layers.{last}.{part}" for last in (0, 1) for part in ("feed_", "cross_residual")),
-    *(f"decoder.layers.{last}.cross_attention.{part}" for last in (0, 1) for part in ("value", "output")),
+    *(
+        f"decoder.layers.{last}.cross_attention.{part}"
+        for last in (0, 1)
+        for part in ("value", "output")
+    ),
 )
 """Parameters that may affect a decoder's outputs only."""
 
 
 def label(case: Component) -> str:
     """All values of a component, as a test id."""
-    inner = (f"({label(value)})" if isinstance(value, dict) else str(value) for value in case.values())
+    inner = (
+        f"({label(value)})" if isinstance(value, dict) else str(value) for value in case.values()
+    )
     return "-".join(inner)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every encoder with every decoder, every decoder with every attention, every head with both kinds of attention."""
+    """Every encoder with every decoder, every decoder with every attention, every head with both
+    kinds of attention.
+    """
     if "model" not in metafunc.fixturenames:
         return
 
@@ -118,13 +168,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     encoders, (plain, *pointing) = family("encoder", ENCODER_CASES), family("head", HEAD_CASES)
     attentions = family("attention", ATTENTION_CASES)
     decoders = family("decoder", [*RECURRENT_CASES, *TRANSFORMER_CASES[:2]])
-    recurrent = [each for each in decoders if each["name"] in {case["name"] for case in RECURRENT_CASES}]
+    recurrent = [
+        each for each in decoders if each["name"] in {case["name"] for case in RECURRENT_CASES}
+    ]
     others = [each for each in decoders if each not in recurrent]
     if len(attentions) == 1:
         others = []
     elif not pointing:  # a head of the command line may point
         attentions = attentions[1:]
-    usual = [each for each in attentions if len(attentions) == 1 or each in (ADDITIVE, ATTENTION_CASES[6])]
+    usual = [
+        each
+        for each in attentions
+        if len(attentions) == 1 or each in (ADDITIVE, ATTENTION_CASES[6])
+    ]
     one, two, every = (
         [each | {"attention": attention} for each in recurrent for attention in some]
         for some in (usual[:1], usual, attentions)
@@ -135,7 +191,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if len(encoders) > 1 < len(decoders) and len(attentions) > 1:
         cases += [(each, each, plain) for each in TRANSFORMER_CASES[2:]]
         cases += [(*each, {"name": "vocabulary", "bias": True}) for each in FINAL_CASES]
-    metafunc.parametrize("model", cases, ids=["+".join(map(label, case)) for case in cases], indirect=True)
+    metafunc.parametrize(
+        "model", cases, ids=["+".join(map(label, case)) for case in cases], indirect=True
+    )
 
 
 @pytest.fixture
@@ -192,8 +250,12 @@ def test_cases_cover_the_tables() -> None:
     assert {case["name"] for case in [*RECURRENT_CASES, *TRANSFORMER_CASES, *own]} == set(DECODERS)
     assert {case["name"] for case in ATTENTION_CASES} == set(ATTENTIONS)
     assert {case["name"] for case in HEAD_CASES} == set(HEADS)
-    assert {case.get("bridge", {"name": "dense"})["name"] for case in [*RECURRENT_CASES, *own]} == set(BRIDGES)
-    assert {case.get("positions", {"name": "sinusoidal"})["name"] for case in TRANSFORMER_CASES} == set(POSITIONS)
+    assert {
+        case.get("bridge", {"name": "dense"})["name"] for case in [*RECURRENT_CASES, *own]
+    } == set(BRIDGES)
+    assert {
+        case.get("positions", {"name": "sinusoidal"})["name"] for case in TRANSFORMER_CASES
+    } == set(POSITIONS)
 
 
 @pytest.mark.usefixtures("gradients")
@@ -201,7 +263,9 @@ def test_every_split_of_a_target_gives_the_same(model: Seq2Seq, batch: tuple[Ten
     source, mask, target = batch
     whole = model(source, mask, target)
     length = target.shape[1]
-    for cuts in itertools.chain.from_iterable(itertools.combinations(range(1, length), n) for n in range(length)):
+    for cuts in itertools.chain.from_iterable(
+        itertools.combinations(range(1, length), n) for n in range(length)
+    ):
         memory, state = model.start(source, mask)
         parts = []
         for begin, end in itertools.pairwise([0, *cuts, length]):
@@ -212,7 +276,9 @@ def test_every_split_of_a_target_gives_the_same(model: Seq2Seq, batch: tuple[Ten
 
 @torch.no_grad()
 def test_a_step_changes_no_earlier_state(model: Seq2Seq, batch: tuple[Tensor, ...]) -> None:
-    """Three branches from each state, one of them with other rows, and each continues after the others' steps."""
+    """Three branches from each state, one of them with other rows, and each continues after the
+    others' steps.
+    """
     source, mask, target = batch
     rows = torch.tensor([1, 0, 2])
     other = (target + 1) % VOCABULARY
@@ -231,13 +297,17 @@ def test_a_step_changes_no_earlier_state(model: Seq2Seq, batch: tuple[Tensor, ..
 
 
 @pytest.mark.usefixtures("gradients")
-def test_reorder_then_step_equals_step_then_reorder(model: Seq2Seq, batch: tuple[Tensor, ...]) -> None:
+def test_reorder_then_step_equals_step_then_reorder(
+    model: Seq2Seq, batch: tuple[Tensor, ...]
+) -> None:
     source, mask, target = batch
     rows = torch.tensor([2, 0, 0, 1])
     memory, state = model.start(source, mask)
     _, state = model.step(target[:, :2], memory, state)
     stepped, after = model.step(target[:, 2:3], memory, state)
-    reordered, after_reordered = model.step(target[rows, 2:3], memory.select(rows), state.select(rows))
+    reordered, after_reordered = model.step(
+        target[rows, 2:3], memory.select(rows), state.select(rows)
+    )
     close(reordered, stepped[rows])
     more, _ = model.step(target[:, 3:4], memory, after)
     more_reordered, _ = model.step(target[rows, 3:4], memory.select(rows), after_reordered)
@@ -256,7 +326,10 @@ def test_padding_of_the_source_changes_nothing(model: Seq2Seq, batch: tuple[Tens
     padding = torch.full((3, 4), PAD)
     garbage = torch.where(mask, source, TURNS[1])
     expected = model(source, mask, target)
-    close(model(torch.cat([source, padding], 1), torch.cat([mask, padding.bool()], 1), target), expected)
+    close(
+        model(torch.cat([source, padding], 1), torch.cat([mask, padding.bool()], 1), target),
+        expected,
+    )
     close(model(garbage, mask, target), expected)
 
 
@@ -264,11 +337,15 @@ def test_a_batch_equals_its_rows_alone(model: Seq2Seq, batch: tuple[Tensor, ...]
     source, mask, target = batch
     together = model(source, mask, target)
     for row, length in enumerate(mask.sum(1)):
-        alone = model(source[row : row + 1, :length], mask[row : row + 1, :length], target[row : row + 1])
+        alone = model(
+            source[row : row + 1, :length], mask[row : row + 1, :length], target[row : row + 1]
+        )
         close(alone, together[row : row + 1])
 
 
-def test_a_hook_changes_nothing_and_gets_distributions(model: Seq2Seq, batch: tuple[Tensor, ...]) -> None:
+def test_a_hook_changes_nothing_and_gets_distributions(
+    model: Seq2Seq, batch: tuple[Tensor, ...]
+) -> None:
     source, mask, target = batch
     close(model(source, mask, target, lambda *_: None), model(source, mask, target))
     maps = attention_maps(model, source, mask, target)
@@ -285,8 +362,12 @@ def test_a_hook_changes_nothing_and_gets_distributions(model: Seq2Seq, batch: tu
         assert (each.weights * ~real[:, None, None]).abs().max() == 0
 
 
-def test_attention_statistics_ignore_padding_and_batches(model: Seq2Seq, batch: tuple[Tensor, ...]) -> None:
-    """Padding counts nowhere, and sums over batches are exact: three ways to feed the same examples."""
+def test_attention_statistics_ignore_padding_and_batches(
+    model: Seq2Seq, batch: tuple[Tensor, ...]
+) -> None:
+    """Padding counts nowhere, and sums over batches are exact: three ways to feed the same
+    examples.
+    """
     source, _, target = batch
     target = target.clone()
     target[1, 3], target[2, 2:] = PAD, PAD
@@ -300,22 +381,39 @@ def test_attention_statistics_ignore_padding_and_batches(model: Seq2Seq, batch: 
     ]
     gold = [{0: 1, 1: 0}, {0: 0}, {}]
     whole = statistics(model, [Examples(source, target, gold=gold)], kinds)
-    parts = statistics(model, [Examples(*pair, gold=[links]) for pair, links in zip(alone, gold, strict=True)], kinds)
+    parts = statistics(
+        model,
+        [Examples(*pair, gold=[links]) for pair, links in zip(alone, gold, strict=True)],
+        kinds,
+    )
     assert whole["rows"] == [
-        {name: pytest.approx(value, abs=1e-9) if isinstance(value, float) else value for name, value in row.items()}
+        {
+            name: pytest.approx(value, abs=1e-9) if isinstance(value, float) else value
+            for name, value in row.items()
+        }
         for row in parts["rows"]
     ]
-    assert {row["module"] for row in whole["rows"]} - {"mean", "rollout", "uniform"} <= set(dict(model.named_modules()))
+    assert {row["module"] for row in whole["rows"]} - {"mean", "rollout", "uniform"} <= set(
+        dict(model.named_modules())
+    )
     assert bool(whole["rows"]) or model.decoder.pointer is None
     for row in whole["rows"]:
-        values = {name: value for name, value in row.items() if name not in ("module", "head") and value is not None}
-        assert {name: value for name, value in values.items() if not -1e-9 <= value <= 1 + 1e-9} == {}
+        values = {
+            name: value
+            for name, value in row.items()
+            if name not in ("module", "head") and value is not None
+        }
+        assert {
+            name: value for name, value in values.items() if not -1e-9 <= value <= 1 + 1e-9
+        } == {}
         if row["module"] == "uniform":
             assert row["entropy"] == pytest.approx(1)
             assert row["coverage"] == pytest.approx(1)
 
 
-def test_a_later_token_never_reaches_an_earlier_logit(model: Seq2Seq, batch: tuple[Tensor, ...]) -> None:
+def test_a_later_token_never_reaches_an_earlier_logit(
+    model: Seq2Seq, batch: tuple[Tensor, ...]
+) -> None:
     source, mask, target = batch
     before = model(source, mask, target)
     for step in range(1, target.shape[1]):
@@ -335,7 +433,11 @@ def test_a_source_without_real_tokens_is_finite(model: Seq2Seq, batch: tuple[Ten
     logits = model(source, mask, target)
     mixed(logits).backward()
     assert logits.isfinite().all()
-    assert all(parameter.grad.isfinite().all() for parameter in model.parameters() if parameter.grad is not None)
+    assert all(
+        parameter.grad.isfinite().all()
+        for parameter in model.parameters()
+        if parameter.grad is not None
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
@@ -355,21 +457,27 @@ def test_half_precision_is_finite_and_near_float32(
     assert all(each.grad is not None and each.grad.isfinite().all() for each in model.parameters())
     assert {each.dtype for each in shown} <= {torch.float32}
     exact = model.float()(source, mask, target)
-    torch.testing.assert_close(logits.float().log_softmax(-1), exact.log_softmax(-1), rtol=0.1, atol=0.1)
+    torch.testing.assert_close(
+        logits.float().log_softmax(-1), exact.log_softmax(-1), rtol=0.1, atol=0.1
+    )
 
 
 def test_every_parameter_gets_a_gradient(model: Seq2Seq, batch: tuple[Tensor, ...]) -> None:
     mixed(model.train()(*batch)).backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
-        unseen = isinstance(model.head, PointerHead) and name.startswith(OUTPUTS)  # it ignores the outputs
+        # it ignores the outputs
+        unseen = isinstance(model.head, PointerHead) and name.startswith(OUTPUTS)
         assert unseen or parameter.grad.abs().sum() > 0, name
 
 
 def test_a_forward_leaves_nothing_on_modules(model: Seq2Seq, batch: tuple[Tensor, ...]) -> None:
     def tensors(module: nn.Module) -> set[tuple[int, str]]:
         return {
-            (id(each), key) for each in module.modules() for key, value in vars(each).items() if torch.is_tensor(value)
+            (id(each), key)
+            for each in module.modules()
+            for key, value in vars(each).items()
+            if torch.is_tensor(value)
         }
 
     before = tensors(model)

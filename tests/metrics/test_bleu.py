@@ -16,7 +16,11 @@ from dialog.metrics import BLEU, SacreBLEU
 from dialog.metrics.bleu import tokenization
 
 
-def sacrebleu(responses: Sequence[str], references: Sequence[str], **settings: Any) -> dict[str, Any]:  # noqa: ANN401 - its arguments
+def sacrebleu(
+    responses: Sequence[str],
+    references: Sequence[str],
+    **settings: Any,
+) -> dict[str, Any]:
     metric = SacreBLEU(**settings)
     metric.update(responses, references)
     return {"score": metric.compute().item(), "signature": metric.signature}
@@ -29,7 +33,9 @@ REFERENCES = ["i do not know yet .", "how may i help you today ?", "thank you ve
 @pytest.mark.parametrize("tokenize", ["13a", "none", "char", "intl", "zh"])
 @pytest.mark.parametrize("lowercase", [False, True])
 def test_bleu_equals_the_library(tokenize: str, lowercase: bool) -> None:
-    expected = library.corpus_bleu(RESPONSES, [REFERENCES], tokenize=tokenize, lowercase=lowercase, force=True)
+    expected = library.corpus_bleu(
+        RESPONSES, [REFERENCES], tokenize=tokenize, lowercase=lowercase, force=True
+    )
     result = sacrebleu(RESPONSES, REFERENCES, tokenize=tokenize, lowercase=lowercase)
     assert result["score"] == pytest.approx(expected.score, abs=1e-12)
     assert f"tok:{tokenize}|" in str(result["signature"])
@@ -44,7 +50,9 @@ def test_bleu_chooses_the_tokenization_by_the_language() -> None:
     """13a scores two nearly identical Chinese sentences 0."""
     assert sacrebleu(*SIMILAR)["score"] == 0
     chinese = sacrebleu(*SIMILAR, language="zh")
-    assert chinese["score"] == library.corpus_bleu(SIMILAR[0], [SIMILAR[1]], tokenize="zh").score > 80
+    assert (
+        chinese["score"] == library.corpus_bleu(SIMILAR[0], [SIMILAR[1]], tokenize="zh").score > 80
+    )
     assert "tok:zh|" in chinese["signature"]
     assert "tok:char|" in sacrebleu(*SIMILAR, tokenize="char", language="zh")["signature"]
 
@@ -53,7 +61,12 @@ def test_bleu_chooses_the_tokenization_by_the_language() -> None:
 def test_japanese_needs_mecab(monkeypatch: pytest.MonkeyPatch, installed: bool) -> None:
     monkeypatch.setattr("dialog.metrics.bleu.find_spec", lambda name: installed or None)
     assert tokenization("ja") == ("ja-mecab" if installed else "char")
-    assert [tokenization(language) for language in ("zh", "th", "und", "de")] == ["zh", "char", "13a", "13a"]
+    assert [tokenization(language) for language in ("zh", "th", "und", "de")] == [
+        "zh",
+        "char",
+        "13a",
+        "13a",
+    ]
 
 
 def test_an_unknown_tokenization_raises() -> None:
@@ -79,7 +92,11 @@ def test_bleu_does_not_change_its_inputs() -> None:
     assert references == tuple(REFERENCES)
 
 
-PAIRS = st.lists(st.tuples(*[st.lists(st.sampled_from("abc"), max_size=8).map(" ".join)] * 2), min_size=1, max_size=6)
+PAIRS = st.lists(
+    st.tuples(*[st.lists(st.sampled_from("abc"), max_size=8).map(" ".join)] * 2),
+    min_size=1,
+    max_size=6,
+)
 
 
 @given(PAIRS, st.integers(1, 4))
@@ -88,7 +105,9 @@ def test_bleu_of_any_order_equals_the_library(pairs: list[tuple[str, str]], n: i
     responses, references = map(list, zip(*pairs, strict=True))
     metric = BLEU(n)
     metric.update(responses, references)
-    expected = library.BLEU(max_ngram_order=n, force=True).corpus_score(responses, [references]).score
+    expected = (
+        library.BLEU(max_ngram_order=n, force=True).corpus_score(responses, [references]).score
+    )
     assert metric.compute().item() == pytest.approx(expected, abs=1e-9)
 
 

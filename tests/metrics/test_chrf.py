@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from dialog.metrics.chrf import ChrF
 
-PAIRS = st.lists(st.tuples(*[st.text(st.sampled_from("abC \n"), max_size=12)] * 2), min_size=1, max_size=6)
+PAIRS = st.lists(
+    st.tuples(*[st.text(st.sampled_from("abC \n"), max_size=12)] * 2), min_size=1, max_size=6
+)
 
 
 @given(PAIRS, st.booleans())
@@ -28,7 +30,9 @@ def test_resamples_are_scored_from_sums() -> None:
     weights = np.array([[1, 1, 1], [2, 0, 1], [0, 3, 0]])
     for row, value in zip(weights, metric.value(*(weights @ statistics).T), strict=True):
         drawn = np.repeat(np.arange(3), row)
-        expected = library.corpus_chrf([responses[i] for i in drawn], [[references[i] for i in drawn]]).score
+        expected = library.corpus_chrf(
+            [responses[i] for i in drawn], [[references[i] for i in drawn]]
+        ).score
         assert value == pytest.approx(expected, abs=1e-9)
 
 

@@ -66,8 +66,12 @@ def test_bounds_order_and_batches(responses: list[str]) -> None:
 @given(texts, st.integers(2, 4))
 def test_repeating_all_responses_divides_diversity(responses: list[str], times: int) -> None:
     for build in RATIOS:
-        assert measure(build(), responses * times) == pytest.approx(measure(build(), responses) / times)
-    assert measure(LengthMean(), responses * times) == pytest.approx(measure(LengthMean(), responses))
+        assert measure(build(), responses * times) == pytest.approx(
+            measure(build(), responses) / times
+        )
+    assert measure(LengthMean(), responses * times) == pytest.approx(
+        measure(LengthMean(), responses)
+    )
 
 
 def test_reset_forgets_all_responses() -> None:
@@ -98,8 +102,12 @@ def test_entropy_worked_by_hand() -> None:
 
 def test_expectation_adjusted_distinct_worked_by_hand() -> None:
     # 3 words drawn from 4 are expected to have 4 * (1 - (3 / 4)^3) = 37 / 16 distinct ones
-    assert measure(ExpectationAdjustedDistinct(1, vocabulary=4), ["a b", "a"]) == pytest.approx(2 / (37 / 16))
-    assert measure(ExpectationAdjustedDistinct(2, vocabulary=2), ["a b", "b a b"]) == pytest.approx(2 / (37 / 16))
+    assert measure(ExpectationAdjustedDistinct(1, vocabulary=4), ["a b", "a"]) == pytest.approx(
+        2 / (37 / 16)
+    )
+    assert measure(ExpectationAdjustedDistinct(2, vocabulary=2), ["a b", "b a b"]) == pytest.approx(
+        2 / (37 / 16)
+    )
     assert measure(ExpectationAdjustedDistinct(1), []) == 0
     assert ExpectationAdjustedDistinct(1).signature == "vocabulary:30522"
     with pytest.raises(ValueError, match="vocabulary is 1; give at least 2"):
@@ -108,17 +116,25 @@ def test_expectation_adjusted_distinct_worked_by_hand() -> None:
 
 def test_expectation_adjusted_distinct_corrects_the_length() -> None:
     draw = np.random.default_rng(0)
-    short, long = ([" ".join(map(str, draw.integers(0, 1000, size))) for _ in range(300)] for size in (3, 30))
+    short, long = (
+        [" ".join(map(str, draw.integers(0, 1000, size))) for _ in range(300)] for size in (3, 30)
+    )
     assert measure(DistinctN(1), short) > 5 * measure(DistinctN(1), long)
-    corrected = [measure(ExpectationAdjustedDistinct(1, vocabulary=1000), responses) for responses in (short, long)]
+    corrected = [
+        measure(ExpectationAdjustedDistinct(1, vocabulary=1000), responses)
+        for responses in (short, long)
+    ]
     assert corrected == pytest.approx([1, 1], abs=0.02)
 
 
 def test_rarefied_distinct_worked_by_hand() -> None:
     # of a, a, b two are drawn: {a, a} once, {a, b} twice
-    assert measure(RarefiedDistinct(1, sample=2), ["a A", "b"]) == pytest.approx((1 + 2 + 2) / 3 / 2)
+    assert measure(RarefiedDistinct(1, sample=2), ["a A", "b"]) == pytest.approx(
+        (1 + 2 + 2) / 3 / 2
+    )
     assert measure(RarefiedDistinct(1, sample=3), ["a A", "b"]) == pytest.approx(2 / 3)
-    assert measure(RarefiedDistinct(2, sample=4), ["a b", "c d"]) == pytest.approx(2 / 4)  # two bigrams are missing
+    # two bigrams are missing
+    assert measure(RarefiedDistinct(2, sample=4), ["a b", "c d"]) == pytest.approx(2 / 4)
     assert measure(RarefiedDistinct(2, sample=4), ["a", ""]) == 0
     with pytest.raises(ValueError, match="sample is 0; give at least 1"):
         RarefiedDistinct(1, sample=0)
@@ -127,7 +143,9 @@ def test_rarefied_distinct_worked_by_hand() -> None:
 def test_rarefied_distinct_is_that_of_any_number_of_responses() -> None:
     draw = np.random.default_rng(0)
     many = [" ".join(map(str, draw.zipf(1.5, 5))) for _ in range(4000)]
-    few, all_of_them = (measure(RarefiedDistinct(1, sample=500), part) for part in (many[:400], many))
+    few, all_of_them = (
+        measure(RarefiedDistinct(1, sample=500), part) for part in (many[:400], many)
+    )
     assert few == pytest.approx(all_of_them, rel=0.05)
     assert measure(DistinctN(1), many[:400]) > 1.5 * measure(DistinctN(1), many)
 
@@ -149,9 +167,15 @@ def test_resamples_are_scored_from_counts(responses: list[str], weights: list[in
         metric: CountMetric = build()
         items = [Counter(metric.items(response)) for response in responses]
         types = sorted(set().union(*items))
-        table = np.array([[row[item] for item in types] for row in items]).reshape(len(items), len(types))
+        table = np.array([[row[item] for item in types] for row in items]).reshape(
+            len(items), len(types)
+        )
         resamples = np.array([weights[: len(items)], [1] * len(items), [0] * len(items)])
-        drawn = [response for response, weight in zip(responses, weights, strict=False) for _ in range(weight)]
+        drawn = [
+            response
+            for response, weight in zip(responses, weights, strict=False)
+            for _ in range(weight)
+        ]
         expected = [measure(build(), drawn), measure(build(), responses), 0]
         assert metric.value(resamples @ table) == pytest.approx(expected)
 

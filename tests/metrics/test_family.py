@@ -39,7 +39,9 @@ class Questions(Metric):
         self.add_state("counts", torch.zeros(2), dist_reduce_fx="sum")
 
     def update(self, responses: Sequence[str]) -> None:
-        self.counts += torch.tensor([sum(self.mark in response for response in responses), len(responses)])
+        self.counts += torch.tensor(
+            [sum(self.mark in response for response in responses), len(responses)]
+        )
 
     def compute(self) -> torch.Tensor:
         return self.counts[0] / self.counts[1]
@@ -65,21 +67,26 @@ def measure(*components: dict[str, Any], **options: str) -> dict[str, Any]:
     return results(measurement)
 
 
-def own(kind: type, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - of any part
+def own(kind: type, **arguments: Any) -> dict[str, Any]:
     return dialog.trusted({"name": f"{__name__}.{kind.__name__}", **arguments})
 
 
 @pytest.fixture(autouse=True)
 def importable(monkeypatch: pytest.MonkeyPatch) -> None:
     """The package of tests is not importable by name."""
-    monkeypatch.setattr("dialog.config.components.import_part", lambda name: globals()[name.rpartition(".")[2]])
+    monkeypatch.setattr(
+        "dialog.config.components.import_part", lambda name: globals()[name.rpartition(".")[2]]
+    )
 
 
 def test_standard_metrics_are_json_numbers() -> None:
     values = measure()
     assert values.keys() == STANDARD | EXTRA
     assert json.loads(json.dumps(values, allow_nan=False)) == values
-    assert all(isinstance(values[name]["score"] if name == "sacrebleu" else values[name], float) for name in STANDARD)
+    assert all(
+        isinstance(values[name]["score"] if name == "sacrebleu" else values[name], float)
+        for name in STANDARD
+    )
     assert values["sacrebleu"]["signature"] == values["signatures"]["sacrebleu"]
     assert not values["left_out"]
 
@@ -119,15 +126,22 @@ def test_invalid_metrics_are_user_errors(components: list[dict[str, Any]], messa
 
 
 def test_undefined_metrics_are_absent() -> None:
-    """Over all responses with the reason, and over those of a subset: hits of no ranked reference, exp(10006 / 9)."""
-    rows = [{**row, "candidate_rank": None} for row in ROWS[:2]] + [{**ROWS[2], "candidate_rank": 1, "nll": 1e4}]
+    """Over all responses with the reason, and over those of a subset: hits of no ranked reference,
+    exp(10006 / 9).
+    """
+    rows = [{**row, "candidate_rank": None} for row in ROWS[:2]] + [
+        {**ROWS[2], "candidate_rank": 1, "nll": 1e4}
+    ]
     measurement = Measurement(build_metrics([own(Undefined)]))
     measurement.add(rows)
     values = results(measurement)
     undefined = {"perplexity_word", "perplexity_token", "Undefined"}
     assert values.keys() == STANDARD - undefined | EXTRA
     assert values["left_out"].keys() == undefined
-    assert measurement.values_of(np.array([True, True, False])).keys() == STANDARD - {"hits_1_of_20", "self_bleu"}
+    assert measurement.values_of(np.array([True, True, False])).keys() == STANDARD - {
+        "hits_1_of_20",
+        "self_bleu",
+    }
 
 
 def test_an_evaluation_measures_the_metrics_of_the_recipe(trained: Callable[[str], Path]) -> None:
@@ -136,7 +150,9 @@ def test_an_evaluation_measures_the_metrics_of_the_recipe(trained: Callable[[str
     folder, values = evaluate(run, "validation", quiet=True)
     rows = (folder / "responses.jsonl").read_text(encoding="utf-8").splitlines()
     responses = [json.loads(row)["response"] for row in rows]
-    assert values["Questions"] == pytest.approx(sum("?" in text for text in responses) / len(responses))
+    assert values["Questions"] == pytest.approx(
+        sum("?" in text for text in responses) / len(responses)
+    )
     assert values["distinct_3"] >= values["distinct_2"]
     assert "Undefined" in values["left_out"]
     assert values == json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
@@ -152,7 +168,9 @@ class Fragile(Questions):
 def test_a_metric_that_fails_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     """One line names metric and response; the others are measured."""
     values = measure(own(Fragile))
-    assert caplog.messages == ["Fragile: failed on response 2 (ZeroDivisionError: no words); it is left out"]
+    assert caplog.messages == [
+        "Fragile: failed on response 2 (ZeroDivisionError: no words); it is left out"
+    ]
     assert "Fragile" not in values
     assert values["left_out"] == {"Fragile": "failed on response 2 (ZeroDivisionError: no words)"}
     assert {name: values[name] for name in STANDARD} == {name: measure()[name] for name in STANDARD}

@@ -17,7 +17,14 @@ from dialog.metrics import (
 )
 from dialog.metrics.additive import AdditiveMetric
 
-ALL = [NegativeLogLikelihood, PerplexityToken, PerplexityWord, BitsPerByte, TokenAccuracy, UnknownRatio]
+ALL = [
+    NegativeLogLikelihood,
+    PerplexityToken,
+    PerplexityWord,
+    BitsPerByte,
+    TokenAccuracy,
+    UnknownRatio,
+]
 
 
 def measure(metric: AdditiveMetric, *statistics: object) -> float:
@@ -41,7 +48,9 @@ def test_worked_by_hand() -> None:
 def test_an_unknown_token_costs_its_bytes_too() -> None:
     """<unk> with probability 1/2 in place of 6 bytes of 10."""
     assert measure(BitsPerByte(), math.log(2), 10, 6) == pytest.approx((1 + 8 * 6) / 10, rel=1e-12)
-    assert measure(PerplexityWord(), math.log(2), 2, 6) == pytest.approx(2 ** ((1 + 8 * 6) / 2), rel=1e-12)
+    assert measure(PerplexityWord(), math.log(2), 2, 6) == pytest.approx(
+        2 ** ((1 + 8 * 6) / 2), rel=1e-12
+    )
     assert measure(UnknownRatio(), 1, 4) == 0.25
 
 
@@ -66,7 +75,9 @@ def test_the_sums_are_exact_in_any_order_and_grouping(
         grouped.update(*zip(*shuffled[start : start + size], strict=True))
     assert torch.equal(grouped.sums, metric.sums)
     nll = math.fsum(nll for nll, _ in items)
-    assert metric.compute().item() == pytest.approx(nll / math.log(2) / sum(size for _, size in items), abs=1e-12)
+    assert metric.compute().item() == pytest.approx(
+        nll / math.log(2) / sum(size for _, size in items), abs=1e-12
+    )
 
 
 @pytest.mark.parametrize("kind", ALL[1:])
@@ -84,7 +95,9 @@ def test_perplexity_overflows_to_infinity() -> None:
     assert measure(PerplexityToken(), 1e6, 1) == math.inf
 
 
-@pytest.mark.parametrize("convert", [torch.nn.Module.half, lambda module: module.to(torch.bfloat16)])
+@pytest.mark.parametrize(
+    "convert", [torch.nn.Module.half, lambda module: module.to(torch.bfloat16)]
+)
 def test_the_sums_are_float64_in_any_precision(convert: object) -> None:
     module = torch.nn.ModuleDict({"metric": BitsPerByte(), "layer": torch.nn.Linear(1, 1)})
     convert(module)

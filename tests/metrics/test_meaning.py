@@ -39,9 +39,13 @@ def test_invalid_vectors_are_user_errors(tmp_path: Path, content: str | None, me
 
 
 def test_meteor_is_the_mean_of_nltk_over_lower_cased_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """NLTK's function has the reference first; here it is replaced by one that depends on the order."""
+    """NLTK's function has the reference first; here it is replaced by one that depends on the
+    order.
+    """
     corpus = SimpleNamespace(wordnet=SimpleNamespace(ensure_loaded=lambda: None))
-    scores = SimpleNamespace(single_meteor_score=lambda reference, response: len(reference) / (10 * len(response)))
+    scores = SimpleNamespace(
+        single_meteor_score=lambda reference, response: len(reference) / (10 * len(response))
+    )
     monkeypatch.setitem(sys.modules, "nltk.corpus", corpus)
     monkeypatch.setitem(sys.modules, "nltk.translate.meteor_score", scores)
     metric = Meteor()

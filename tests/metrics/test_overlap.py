@@ -24,12 +24,16 @@ def score(response: str, reference: str) -> float:
 
 def test_f1_worked_by_hand() -> None:
     # 2 shared of 3 and of 4 words
-    assert score("see you there", "you will see him") == pytest.approx(100 * 2 * (2 / 3) * (2 / 4) / (2 / 3 + 2 / 4))
+    assert score("see you there", "you will see him") == pytest.approx(
+        100 * 2 * (2 / 3) * (2 / 4) / (2 / 3 + 2 / 4)
+    )
 
 
 def test_f1_counts_repetitions() -> None:
     # 2 shared of 3 and of 4 words; of sets it would be 1 of 1 and of 2
-    assert score("no no no", "no yes no yes") == pytest.approx(100 * 2 * (2 / 3) * (2 / 4) / (2 / 3 + 2 / 4))
+    assert score("no no no", "no yes no yes") == pytest.approx(
+        100 * 2 * (2 / 3) * (2 / 4) / (2 / 3 + 2 / 4)
+    )
 
 
 def test_f1_ignores_case_articles_and_punctuation() -> None:
@@ -91,7 +95,9 @@ def test_longest_common_subsequence(first: list[str], second: list[str]) -> None
     table = [[0] * (len(second) + 1) for _ in range(len(first) + 1)]
     for i, word in enumerate(first):
         for j, other in enumerate(second):
-            table[i + 1][j + 1] = table[i][j] + 1 if word == other else max(table[i][j + 1], table[i + 1][j])
+            table[i + 1][j + 1] = (
+                table[i][j] + 1 if word == other else max(table[i][j + 1], table[i + 1][j])
+            )
     assert longest_common_subsequence(first, second) == table[-1][-1]
 
 
@@ -106,7 +112,9 @@ NLTK_METHOD_7 = [
     ("no no no", "no , thank you", [0.411192785369, 0.259132010017, 0.170731989638, 0.111686273184]),
     ("hello", "goodbye", [0.0, 0.0, 0.0, 0.0]),
 ]  # fmt: skip
-"""sentence_bleu with SmoothingFunction().method7 of nltk 3.10.4; of 4 weights, the first n are 1/n and the others 0."""
+"""sentence_bleu with SmoothingFunction().method7 of nltk 3.10.4; of 4 weights, the first n are 1/n
+and the others 0.
+"""
 
 
 @pytest.mark.parametrize(("response", "reference", "expected"), NLTK_METHOD_7)

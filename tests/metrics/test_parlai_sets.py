@@ -15,7 +15,8 @@ from dialog.metrics.parlai_sets import ParlaiSets, scored_by_parlai
     [
         ([], []),
         ([1], []),
-        ([1, 1], [1]),  # the passed example is a whole episode, so the next is scored from its first
+        # the passed example is a whole episode, so the next is scored from its first
+        ([1, 1], [1]),
         ([2], [1]),
         ([3], [2]),  # episodes 0 2 and 1: passes 0, scores 2, passes 1
         ([3, 2], [2, 3]),  # ... then scores 3, the first speaker's only turn, and passes 4
@@ -24,7 +25,9 @@ from dialog.metrics.parlai_sets import ParlaiSets, scored_by_parlai
         ([5, 4], [2, 4, 3, 7, 8]),  # first speaker's turns, then the second's
     ],
 )
-def test_one_example_is_passed_over_before_each_episode(turns: list[int], scored: list[int]) -> None:
+def test_one_example_is_passed_over_before_each_episode(
+    turns: list[int], scored: list[int]
+) -> None:
     assert list(scored_by_parlai(turns)) == scored
 
 

@@ -30,15 +30,31 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of a BERT of two layers."""
     transformers = pytest.importorskip("transformers")
     folder = tmp_path_factory.mktemp("encoder")
-    tokenizer = Tokenizer(models.WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    tokenizer = Tokenizer(
+        models.WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="[UNK]")
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", None, [("[CLS]", 1), ("[SEP]", 2)])
-    names = {name: f"[{name[:-6].upper()}]" for name in ("pad_token", "cls_token", "sep_token", "unk_token")}
-    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=32, **names)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        "[CLS] $A [SEP]", None, [("[CLS]", 1), ("[SEP]", 2)]
+    )
+    names = {
+        name: f"[{name[:-6].upper()}]"
+        for name in ("pad_token", "cls_token", "sep_token", "unk_token")
+    }
+    fast = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, model_max_length=32, **names
+    )
     fast.save_pretrained(folder)
     torch.manual_seed(3)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
-    config = transformers.BertConfig(vocab_size=len(WORDS), max_position_embeddings=32, initializer_range=0.5, **sizes)
+    sizes = {
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+    }
+    config = transformers.BertConfig(
+        vocab_size=len(WORDS), max_position_embeddings=32, initializer_range=0.5, **sizes
+    )
     transformers.BertModel(config).save_pretrained(folder)
     return folder
 
@@ -65,8 +81,12 @@ def by_hand(folder: Path, response: str, reference: str, layer: int) -> float:
 @pytest.mark.parametrize("layer", [None, 1])
 def test_bert_score_agrees_with_loops_over_tokens(encoder: Path, layer: int | None) -> None:
     metric = BertScore(str(encoder), layer)
-    expected = [by_hand(encoder, *pair, layer or 2) for pair in zip(RESPONSES, REFERENCES, strict=True)]
-    assert metric.statistics_of(RESPONSES, REFERENCES)[:, 0].tolist() == pytest.approx(expected, abs=1e-5)
+    expected = [
+        by_hand(encoder, *pair, layer or 2) for pair in zip(RESPONSES, REFERENCES, strict=True)
+    ]
+    assert metric.statistics_of(RESPONSES, REFERENCES)[:, 0].tolist() == pytest.approx(
+        expected, abs=1e-5
+    )
     assert expected[2] == 0
     assert expected[4] == pytest.approx(1)
     metric.update(RESPONSES[:2], REFERENCES[:2])
@@ -76,10 +96,13 @@ def test_bert_score_agrees_with_loops_over_tokens(encoder: Path, layer: int | No
 
 def test_bert_score_equals_its_library(encoder: Path) -> None:
     library = pytest.importorskip("bert_score")
-    pairs = [pair for pair in zip(RESPONSES, REFERENCES, strict=True) if all(pair)]  # it cannot encode empty texts
+    # it cannot encode empty texts
+    pairs = [pair for pair in zip(RESPONSES, REFERENCES, strict=True) if all(pair)]
     own, gold = (list(side) for side in zip(*pairs, strict=True))
     f1 = library.score(own, gold, model_type=str(encoder), num_layers=2)[2].tolist()
-    assert BertScore(str(encoder)).statistics_of(own, gold)[:, 0].tolist() == pytest.approx(f1, abs=1e-5)
+    assert BertScore(str(encoder)).statistics_of(own, gold)[:, 0].tolist() == pytest.approx(
+        f1, abs=1e-5
+    )
 
 
 def test_mauve_separates_other_texts_from_the_same(encoder: Path) -> None:
@@ -101,7 +124,8 @@ def test_meteor_matches_synonyms_of_wordnet() -> None:
         metric = Meteor()
     except ValueError:
         pytest.skip("WordNet is not on this machine")
-    assert metric.score("the rock", "the stone") == pytest.approx(0.5**4 * 15)  # one chunk of two words
+    # one chunk of two words
+    assert metric.score("the rock", "the stone") == pytest.approx(0.5**4 * 15)
     assert math.isclose(metric.score("the rock", "the sky"), 0.25)
 
 
@@ -110,7 +134,9 @@ def test_missing_folder_package_and_layer_are_user_errors(
     encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setitem(sys.modules, "mauve", sys)
-    with pytest.raises(UserError, match=f"{name}: model: {tmp_path} has no config.json; give the folder"):
+    with pytest.raises(
+        UserError, match=f"{name}: model: {tmp_path} has no config.json; give the folder"
+    ):
         build_metrics([{"name": name, "model": str(tmp_path)}])
     (tmp_path / "config.json").write_text(json.dumps({}), encoding="utf-8")
     with pytest.raises(UserError, match=f"{name}: model: {tmp_path} cannot be read"):
@@ -119,5 +145,7 @@ def test_missing_folder_package_and_layer_are_user_errors(
         with pytest.raises(UserError, match="bert_score: layer is 3; the model has 0 to 2"):
             build_metrics([{"name": name, "model": str(encoder), "layer": 3}])
     monkeypatch.setitem(sys.modules, "transformers" if name == "bert_score" else "mauve", None)
-    with pytest.raises(UserError, match=rf"{name}: needs .*; run pip install 'dialog-seq2seq\[meaning\]'"):
+    with pytest.raises(
+        UserError, match=rf"{name}: needs .*; run pip install 'dialog-seq2seq\[meaning\]'"
+    ):
         build_metrics([{"name": name, "model": str(encoder)}])

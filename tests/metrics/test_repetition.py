@@ -6,9 +6,25 @@ import pytest
 
 from dialog.metrics.repetition import Repetition, SelfBLEU, bleu_with_others
 
-RESPONSES = ["I like it .", "i like it very much .", "no", "where is it ?", "where is the station ?", "no"]
-NLTK = [0.427287006396, 0.217118520811, 0.177827941004, 0.202051550468, 0.125743342968, 0.177827941004]
-"""sentence_bleu with SmoothingFunction().method1 of nltk 3.10.4, of each response with the others as references."""
+RESPONSES = [
+    "I like it .",
+    "i like it very much .",
+    "no",
+    "where is it ?",
+    "where is the station ?",
+    "no",
+]
+NLTK = [
+    0.427287006396,
+    0.217118520811,
+    0.177827941004,
+    0.202051550468,
+    0.125743342968,
+    0.177827941004,
+]
+"""sentence_bleu with SmoothingFunction().method1 of nltk 3.10.4, of each response with the others
+as references.
+"""
 
 
 def repetition(responses: list[str], **options: int) -> float:
@@ -34,7 +50,9 @@ def test_repetition_counts_responses_that_repeat_three_words() -> None:
 
 
 def test_self_bleu_agrees_with_nltk() -> None:
-    assert bleu_with_others([response.lower().split() for response in RESPONSES]) == pytest.approx(NLTK, abs=1e-12)
+    assert bleu_with_others([response.lower().split() for response in RESPONSES]) == pytest.approx(
+        NLTK, abs=1e-12
+    )
     assert self_bleu(RESPONSES) == pytest.approx(100 * sum(NLTK) / len(NLTK), abs=1e-9)
 
 
@@ -49,7 +67,10 @@ def test_self_bleu_of_equal_and_of_unlike_responses() -> None:
 def test_the_sample_depends_on_the_responses_only() -> None:
     """A large sample is measured as a whole; a small one is near it, and equal in any order."""
     draw = random.Random(0)
-    responses = [" ".join(draw.choices("abcdefgh", weights=range(1, 9), k=draw.randint(3, 9))) for _ in range(400)]
+    responses = [
+        " ".join(draw.choices("abcdefgh", weights=range(1, 9), k=draw.randint(3, 9)))
+        for _ in range(400)
+    ]
     sampled = self_bleu(responses, sample=100)
     assert sampled == self_bleu(draw.sample(responses, 400), sample=100)
     assert sampled == pytest.approx(self_bleu(responses[:100]), abs=5)

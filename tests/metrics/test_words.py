@@ -13,7 +13,18 @@ def test_text_with_spaces_is_split_at_white_space(text: str) -> None:
 
 
 def test_letters_of_scripts_without_spaces_are_words() -> None:
-    assert words("我想订 Hilton酒店，谢谢!") == ["我", "想", "订", "Hilton", "酒", "店", "，", "谢", "谢", "!"]
+    assert words("我想订 Hilton酒店，谢谢!") == [
+        "我",
+        "想",
+        "订",
+        "Hilton",
+        "酒",
+        "店",
+        "，",
+        "谢",
+        "谢",
+        "!",
+    ]
     assert words("コーヒー下さい") == list("コーヒー下さい")
     assert words("ไปไหน") == list("ไปไหน")
     assert words("안녕 하세요") == ["안녕", "하세요"]  # Korean has spaces

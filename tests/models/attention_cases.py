@@ -52,7 +52,9 @@ def attention_of(case: str) -> Attention:
 
 
 def encoded(states: Tensor, lengths: list[int]) -> Encoded:
-    return Encoded(states, torch.arange(states.shape[1]) < torch.tensor(lengths).unsqueeze(1), states[:, 0])
+    return Encoded(
+        states, torch.arange(states.shape[1]) < torch.tensor(lengths).unsqueeze(1), states[:, 0]
+    )
 
 
 def seen_by(shown: list[Tensor], attention: nn.Module) -> AttentionHook:

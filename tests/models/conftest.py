@@ -1,4 +1,6 @@
-"""Fixtures of the parity tests: weights that are never 0 or 1, random inputs, and one comparison."""
+"""Fixtures of the parity tests: weights that are never 0 or 1, random inputs, and one
+comparison.
+"""
 
 from collections.abc import Callable, Iterable
 
@@ -9,13 +11,17 @@ from torch import Tensor, nn
 
 @pytest.fixture
 def stir() -> Callable[[nn.Module], nn.Module]:
-    """Return a module in float64 with random parameters, so that no bias is 0 and no norm's gain is 1."""
+    """Return a module in float64 with random parameters, so that no bias is 0 and no norm's gain is
+    1.
+    """
 
     def redraw(module: nn.Module) -> nn.Module:
         generator = torch.Generator().manual_seed(11)
         with torch.no_grad():
             for parameter in module.double().parameters():
-                parameter.copy_(0.4 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
+                parameter.copy_(
+                    0.4 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+                )
         return module
 
     return redraw
@@ -34,15 +40,23 @@ def draw() -> Callable[..., Tensor]:
 
 @pytest.fixture
 def agree() -> Callable[..., None]:
-    """Check that two computations from the same leaves have equal outputs and equal gradients of a random sum."""
+    """Check that two computations from the same leaves have equal outputs and equal gradients of a
+    random sum.
+    """
 
-    def compare(ours: list[Tensor], theirs: list[Tensor], leaves: Iterable[Tensor], atol: float = 1e-10) -> None:
+    def compare(
+        ours: list[Tensor], theirs: list[Tensor], leaves: Iterable[Tensor], atol: float = 1e-10
+    ) -> None:
         torch.testing.assert_close(ours, theirs, rtol=0, atol=atol)
         generator = torch.Generator().manual_seed(13)
-        mixture = [torch.randn(each.shape, generator=generator, dtype=each.dtype).to(each.device) for each in ours]
+        mixture = [
+            torch.randn(each.shape, generator=generator, dtype=each.dtype).to(each.device)
+            for each in ours
+        ]
         inputs = list(leaves)
         gradients, expected = (
-            torch.autograd.grad(outputs, inputs, grad_outputs=mixture, retain_graph=True) for outputs in (ours, theirs)
+            torch.autograd.grad(outputs, inputs, grad_outputs=mixture, retain_graph=True)
+            for outputs in (ours, theirs)
         )
         assert any(gradient.any() for gradient in expected)
         torch.testing.assert_close(gradients, expected, rtol=0, atol=atol)

@@ -11,7 +11,14 @@ from torch import Tensor, nn
 
 from dialog.config.components import build
 from dialog.errors import UserError
-from dialog.models.heads import HEADS, Decoded, Head, PointerGeneratorHead, PointerHead, VocabularyHead
+from dialog.models.heads import (
+    HEADS,
+    Decoded,
+    Head,
+    PointerGeneratorHead,
+    PointerHead,
+    VocabularyHead,
+)
 from dialog.models.seq2seq import Seq2Seq
 from dialog.training.losses import LOSSES, build_loss, needs_of
 
@@ -31,7 +38,9 @@ every_head = pytest.mark.parametrize("name", MAKE)
 
 
 def dot(one: Vector, other: Vector) -> Tensor:
-    return sum((a * b for a, b in zip(one, other, strict=True)), start=torch.zeros((), dtype=torch.float64))
+    return sum(
+        (a * b for a, b in zip(one, other, strict=True)), start=torch.zeros((), dtype=torch.float64)
+    )
 
 
 @pytest.fixture
@@ -40,20 +49,24 @@ def decoded(draw: Draw) -> Decoded:
     source = torch.tensor(SOURCE)
     weights = draw(3, 2, 5).masked_fill((source == PAD).unsqueeze(1), -torch.inf).softmax(-1)
     leaves = (draw(3, 2, SIZE), draw(3, 2, SIZE), weights)
-    return Decoded(*(each.requires_grad_() for each in leaves), source.unsqueeze(1).expand(-1, 2, -1))
+    return Decoded(
+        *(each.requires_grad_() for each in leaves), source.unsqueeze(1).expand(-1, 2, -1)
+    )
 
 
-def written(head: Any, output: Vector) -> Vector:  # noqa: ANN401 - a head with a table of weights
+def written(head: Any, output: Vector) -> Vector:
     energies = [dot(list(row), output).exp() for row in head.weight]
     return [energy / sum(energies) for energy in energies]
 
 
 def pointed(weights: Vector, source: list[int]) -> Vector:
-    places = [[place for place, token in enumerate(source) if token == word] for word in range(VOCABULARY)]
+    places = [
+        [place for place, token in enumerate(source) if token == word] for word in range(VOCABULARY)
+    ]
     return [sum((weights[place] for place in same), start=0 * weights[0]) for same in places]
 
 
-def generation(head: Any, output: Vector, entered: Vector) -> Tensor:  # noqa: ANN401 - a head with a gate
+def generation(head: Any, output: Vector, entered: Vector) -> Tensor:
     return (dot(list(head.gate.weight[0]), [*output, *entered]) + head.gate.bias[0]).sigmoid()
 
 
@@ -71,7 +84,9 @@ def by_hand(name: str, head: Head, decoded: Decoded) -> Tensor:
                     mixed = pointed(list(weights), source)
                 case _:
                     gate = generation(head, list(output), list(entered))
-                    pairs = zip(written(head, list(output)), pointed(list(weights), source), strict=True)
+                    pairs = zip(
+                        written(head, list(output)), pointed(list(weights), source), strict=True
+                    )
                     mixed = [gate * write + (1 - gate) * point for write, point in pairs]
             rows.append(torch.stack(mixed))
     return torch.unflatten(torch.stack(rows), 0, (3, 2))
@@ -101,7 +116,9 @@ def test_softmax_of_the_scores_is_the_distribution(name: str, decoded: Decoded, 
 
 def test_copy_probability_sums_all_positions_of_a_token(decoded: Decoded) -> None:
     scores, weights = PointerHead(VOCABULARY)(decoded), decoded.weights
-    torch.testing.assert_close(scores[0, :, 3].exp(), weights[0, :, 0] + weights[0, :, 2] + weights[0, :, 4])
+    torch.testing.assert_close(
+        scores[0, :, 3].exp(), weights[0, :, 0] + weights[0, :, 2] + weights[0, :, 4]
+    )
     torch.testing.assert_close(scores[1, :, 2].exp(), weights[1, :, :3].sum(-1))
     torch.testing.assert_close(scores[2, :, 4].exp(), torch.ones(2).double())
     assert (scores[0, :, 2] < math.log(1e-29)).all()  # not in the source
@@ -110,7 +127,12 @@ def test_copy_probability_sums_all_positions_of_a_token(decoded: Decoded) -> Non
 def test_measures_are_means_over_positions(decoded: Decoded, stir: Stir) -> None:
     head = stir(MAKE["pointer_generator"]())
     assert isinstance(head, PointerGeneratorHead)
-    positions = Decoded(*(getattr(decoded, name).flatten(0, 1) for name in ("outputs", "inputs", "weights", "source")))
+    positions = Decoded(
+        *(
+            getattr(decoded, name).flatten(0, 1)
+            for name in ("outputs", "inputs", "weights", "source")
+        )
+    )
     (measure,) = head.measures(positions).items()
     gates = [
         generation(head, list(output), list(entered))
@@ -134,7 +156,10 @@ def test_scores_and_gradients_are_finite_for_every_gate(
             nn.init.constant_(parameter, gate)
     sharp = torch.zeros(3, 2, 5).index_fill(2, torch.tensor([0]), 1)  # all attention on one token
     for weights in (sharp, torch.zeros(3, 2, 5), decoded.weights.detach().float()):
-        leaves = [each.detach().float().requires_grad_() for each in (20 * decoded.outputs, decoded.inputs, weights)]
+        leaves = [
+            each.detach().float().requires_grad_()
+            for each in (20 * decoded.outputs, decoded.inputs, weights)
+        ]
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
             entering = [each.bfloat16() if autocast else each for each in leaves]
             scores = head(Decoded(*entering, decoded.source))
@@ -142,7 +167,10 @@ def test_scores_and_gradients_are_finite_for_every_gate(
         loss.backward()
         assert scores.isfinite().all()
         assert scores.dtype is torch.float32 or name == "vocabulary"
-        assert all(each.grad is None or each.grad.isfinite().all() for each in (*leaves, *head.parameters()))
+        assert all(
+            each.grad is None or each.grad.isfinite().all()
+            for each in (*leaves, *head.parameters())
+        )
 
 
 @pytest.mark.parametrize("name", [name for name, make in MAKE.items() if make().points])
@@ -161,13 +189,16 @@ def test_probabilities_of_halves_sum_in_float32(name: str, dtype: torch.dtype, d
 @every_head
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("loss", LOSSES)
-def test_no_head_or_loss_overflows_in_halves(name: str, loss: str, dtype: torch.dtype, decoded: Decoded) -> None:
+def test_no_head_or_loss_overflows_in_halves(
+    name: str, loss: str, dtype: torch.dtype, decoded: Decoded
+) -> None:
     """At the edge of the format, and without any attention."""
     head = MAKE[name]().to(dtype)
     with torch.no_grad():
         for parameter in head.parameters():
             parameter.fill_(8.0)
-    outputs = torch.full((6, SIZE), 1900.0, dtype=dtype)  # 4 x 8 x 1900 = 60,800, where float16 ends at 65,504
+    # 4 x 8 x 1900 = 60,800, where float16 ends at 65,504
+    outputs = torch.full((6, SIZE), 1900.0, dtype=dtype)
     outputs[1::2] *= -1
     inputs, weights = torch.zeros(6, SIZE, dtype=dtype), torch.zeros(6, 5)
     weights[:3, 0] = 1
@@ -175,10 +206,14 @@ def test_no_head_or_loss_overflows_in_halves(name: str, loss: str, dtype: torch.
     scores = head(Decoded(*leaves, decoded.source.flatten(0, 1)))
     made = build_loss(LOSSES, {"name": loss}, padding=PAD)
     offered = {"previous": torch.tensor([[1, 2]] * 6), "second_pass": scores.detach()}
-    sums = made(scores, torch.tensor([3, 0, 2, 6, 4, 1]), **{name: offered[name] for name in needs_of(made)})
+    sums = made(
+        scores, torch.tensor([3, 0, 2, 6, 4, 1]), **{name: offered[name] for name in needs_of(made)}
+    )
     sums.objective.backward()
     assert all(each.isfinite() and each.dtype is torch.float32 for each in sums)
-    assert all(each.grad is None or each.grad.isfinite().all() for each in (*leaves, *head.parameters()))
+    assert all(
+        each.grad is None or each.grad.isfinite().all() for each in (*leaves, *head.parameters())
+    )
 
 
 @pytest.mark.parametrize("name", ["vocabulary", "pointer_generator"])
@@ -200,7 +235,12 @@ DECODERS: dict[str, dict[str, Any]] = {
     "bahdanau": {"name": "lstm", "size": 5, "attention": ADDITIVE},
     "bahdanau with heads": {"name": "gru", "size": 5, "attention": HEADED},
     "luong": {"name": "lstm_luong", "size": 5, "attention": HEADED},
-    "luong without feeding": {"name": "gru_luong", "size": 5, "attention": HEADED, "input_feeding": False},
+    "luong without feeding": {
+        "name": "gru_luong",
+        "size": 5,
+        "attention": HEADED,
+        "input_feeding": False,
+    },
     "transformer": TRANSFORMER,
 }
 
@@ -212,15 +252,23 @@ def model_of(decoder: dict[str, Any], head: str = "pointer_generator") -> Seq2Se
 
 @pytest.mark.parametrize("decoder", DECODERS.values(), ids=DECODERS)
 @pytest.mark.parametrize("hooked", [False, True], ids=["alone", "hooked"])
-def test_head_points_with_the_decoders_attention(decoder: dict[str, Any], hooked: bool, stir: Stir) -> None:
-    model, source, target = stir(model_of(decoder)), torch.tensor(SOURCE), torch.tensor([[1, 2, 3]] * 3)
+def test_head_points_with_the_decoders_attention(
+    decoder: dict[str, Any], hooked: bool, stir: Stir
+) -> None:
+    model, source, target = (
+        stir(model_of(decoder)),
+        torch.tensor(SOURCE),
+        torch.tensor([[1, 2, 3]] * 3),
+    )
     memory, state = model.start(source, source != PAD)
     shown: list[tuple[nn.Module, Tensor]] = []
     model.decode(target, memory, state, lambda *call: shown.append(call))
     ours = [weights for module, weights in shown if module is model.decoder.pointer]
     assert len(ours) == 1
     seen: list[tuple[nn.Module, Tensor]] = []
-    decoded, _ = model.decode(target, memory, state, (lambda *call: seen.append(call)) if hooked else None)
+    decoded, _ = model.decode(
+        target, memory, state, (lambda *call: seen.append(call)) if hooked else None
+    )
     torch.testing.assert_close(decoded.weights, ours[0].mean(1), rtol=0, atol=1e-12)
     assert torch.equal(decoded.source, source.unsqueeze(1).expand(-1, 3, -1))
     torch.testing.assert_close(decoded.inputs, model.target_embedding(target), rtol=0, atol=0)
@@ -234,21 +282,29 @@ def test_head_points_with_the_decoders_attention(decoder: dict[str, Any], hooked
 
 @pytest.mark.parametrize("decoder", DECODERS.values(), ids=DECODERS)
 def test_whole_target_equals_token_by_token(decoder: dict[str, Any], stir: Stir) -> None:
-    model, source, target = stir(model_of(decoder)), torch.tensor(SOURCE), torch.tensor([[1, 2, 3]] * 3)
+    model, source, target = (
+        stir(model_of(decoder)),
+        torch.tensor(SOURCE),
+        torch.tensor([[1, 2, 3]] * 3),
+    )
     memory, state = model.start(source, source != PAD)
     parts = []
     for token in target.split(1, 1):
         logits, state = model.step(token, memory, state)
         parts.append(logits)
-    torch.testing.assert_close(torch.cat(parts, 1), model(source, source != PAD, target), rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        torch.cat(parts, 1), model(source, source != PAD, target), rtol=0, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("head", ["vocabulary", "pointer_generator"])
-def test_only_the_pointer_leaves_the_fused_kernel(head: str, stir: Stir, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_pointer_leaves_the_fused_kernel(
+    head: str, stir: Stir, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, source, calls = stir(model_of(TRANSFORMER, head)), torch.tensor(SOURCE), []
     fused = F.scaled_dot_product_attention
 
-    def counted(*tensors: Tensor, **options: Any) -> Tensor:  # noqa: ANN401 - torch's options
+    def counted(*tensors: Tensor, **options: Any) -> Tensor:
         calls.append(1)
         return fused(*tensors, **options)
 
@@ -261,7 +317,9 @@ def test_only_the_pointer_leaves_the_fused_kernel(head: str, stir: Stir, monkeyp
 @pytest.mark.parametrize("head", ["pointer", "pointer_generator"])
 def test_a_head_that_points_needs_attention(name: str, head: str) -> None:
     decoder = {"name": name, "size": 6, "attention": {"name": "none"}}
-    with pytest.raises(ValueError, match=f"^head '{head}' points with .* but the decoder has none; set model"):
+    with pytest.raises(
+        ValueError, match=f"^head '{head}' points with .* but the decoder has none; set model"
+    ):
         model_of(decoder, head)
     assert model_of(decoder, "vocabulary").decoder.pointer is None
 

@@ -20,8 +20,15 @@ SIZE = 4
 LSTM = {"name": "lstm", "size": SIZE, "layers": 2}
 GRU = {"name": "gru", "size": 6}
 TRANSFORMER = {"name": "transformer", "heads": 2, "feed_forward_size": 5, "layers": 1}
-PAIRS = [(LSTM, GRU), (TRANSFORMER, LSTM), (GRU, {**TRANSFORMER, "heads": 3}), (TRANSFORMER, TRANSFORMER)]
-every_pair = pytest.mark.parametrize(("tokens", "turns"), PAIRS, ids=lambda component: component["name"])
+PAIRS = [
+    (LSTM, GRU),
+    (TRANSFORMER, LSTM),
+    (GRU, {**TRANSFORMER, "heads": 3}),
+    (TRANSFORMER, TRANSFORMER),
+]
+every_pair = pytest.mark.parametrize(
+    ("tokens", "turns"), PAIRS, ids=lambda component: component["name"]
+)
 DIALOGUES = [[2, 1, 3], [6], [1, 1, 1, 1], [4, 1], [3]]
 """Lengths of the turns of each row."""
 
@@ -31,9 +38,14 @@ def encoder_of(tokens: dict[str, Any], turns: dict[str, Any]) -> HierarchicalEnc
 
 
 def laid_out(dialogues: list[list[int]], padding: int = 1) -> tuple[Tensor, Tensor]:
-    """Turns [B, S] counted from 0, and mask [B, S]; padding has the number of the last turn, as in `turn_numbers`."""
+    """Turns [B, S] counted from 0, and mask [B, S]; padding has the number of the last turn, as in
+    `turn_numbers`.
+    """
     total = max(map(sum, dialogues)) + padding
-    rows = [[turn for turn, length in enumerate(lengths) for _ in range(length)] for lengths in dialogues]
+    rows = [
+        [turn for turn, length in enumerate(lengths) for _ in range(length)]
+        for lengths in dialogues
+    ]
     turns = torch.tensor([row + [row[-1] if row else 0] * (total - len(row)) for row in rows])
     return turns, torch.tensor([[place < len(row) for place in range(total)] for row in rows])
 
@@ -49,7 +61,9 @@ def real(count: int) -> Tensor:
 # ------------------------------------------------------------------ turns and folds
 
 
-@pytest.mark.parametrize("sources", [[[5, 9, 9, 4, 9], [9, 9]], [[4], [5], [9]], [[5, 4, 5, 4], []], [[9] * 6, [4, 9]]])
+@pytest.mark.parametrize(
+    "sources", [[[5, 9, 9, 4, 9], [9, 9]], [[4], [5], [9]], [[5, 4, 5, 4], []], [[9] * 6, [4, 9]]]
+)
 def test_shape_known_to_the_host_is_that_of_the_device(sources: list[list[int]]) -> None:
     batch = with_turn_shape(collate([(source, [BOS, EOS]) for source in sources]))
     turns, mask = turn_numbers(batch.source, (OTHER, SELF)), batch.source != PAD
@@ -62,7 +76,8 @@ def test_shape_known_to_the_host_is_that_of_the_device(sources: list[list[int]])
     ("source", "numbers"),
     [
         ([8, 1, 2, 9, 3, 8, 0], [0, 0, 0, 1, 1, 2, 2]),
-        ([1, 2, 9, 3, 8, 8, 9], [0, 0, 1, 1, 2, 3, 4]),  # the beginning of the first turn is truncated
+        # the beginning of the first turn is truncated
+        ([1, 2, 9, 3, 8, 8, 9], [0, 0, 1, 1, 2, 3, 4]),
         ([9, 0, 0, 0, 0, 0, 0], [0] * 7),
         ([8, 9, 8, 9, 8, 9, 8], [0, 1, 2, 3, 4, 5, 6]),
         ([1, 2, 3, 4, 5, 6, 7], [0] * 7),
@@ -99,14 +114,19 @@ def test_fold_splits_and_joins_turns(padding: int, draw: Draw) -> None:
 
 
 def by_hand(encoder: HierarchicalEncoder, inputs: Tensor) -> list[Tensor]:
-    """States [S, M] of each row's real tokens and its summary [M], turn by turn and without padding."""
+    """States [S, M] of each row's real tokens and its summary [M], turn by turn and without
+    padding.
+    """
     outputs = []
     weight, bias = encoder.join.weight, encoder.join.bias
     for row, lengths in enumerate(DIALOGUES):
         read: list[Encoded] = [
-            encoder.tokens(inputs[row : row + 1, span], real(span.stop - span.start)) for span in spans(lengths)
+            encoder.tokens(inputs[row : row + 1, span], real(span.stop - span.start))
+            for span in spans(lengths)
         ]
-        dialogue = encoder.turns(torch.stack([turn.summary for turn in read], 1), real(len(lengths)))
+        dialogue = encoder.turns(
+            torch.stack([turn.summary for turn in read], 1), real(len(lengths))
+        )
         outputs.append(
             torch.stack(
                 [
@@ -139,7 +159,9 @@ def test_encoder_equals_a_loop_over_rows_and_turns(
 
 
 @every_pair
-def test_padding_changes_nothing(tokens: dict[str, Any], turns: dict[str, Any], draw: Draw, stir: Stir) -> None:
+def test_padding_changes_nothing(
+    tokens: dict[str, Any], turns: dict[str, Any], draw: Draw, stir: Stir
+) -> None:
     encoder, (numbers, mask) = stir(encoder_of(tokens, turns)), laid_out(DIALOGUES, padding=1)
     inputs = draw(*mask.shape, SIZE)
     encoded = encoder(inputs, mask, numbers)
@@ -148,7 +170,9 @@ def test_padding_changes_nothing(tokens: dict[str, Any], turns: dict[str, Any], 
     wider = torch.cat([garbage, 50 * draw(len(inputs), 4, SIZE)], 1)
     more, (_, further) = torch.cat([odd, odd[:, -4:]], 1), laid_out(DIALOGUES, padding=5)
     for output in (encoder(garbage, mask, odd), encoder(wider, further, more)):
-        torch.testing.assert_close(output.states[:, : mask.shape[1]], encoded.states, rtol=0, atol=1e-12)
+        torch.testing.assert_close(
+            output.states[:, : mask.shape[1]], encoded.states, rtol=0, atol=1e-12
+        )
         torch.testing.assert_close(output.summary, encoded.summary, rtol=0, atol=1e-12)
 
 
@@ -170,11 +194,15 @@ def test_turns_are_independent_before_the_join(
 
 
 @every_pair
-def test_maps_of_tokens_and_of_turns(tokens: dict[str, Any], turns: dict[str, Any], draw: Draw, stir: Stir) -> None:
+def test_maps_of_tokens_and_of_turns(
+    tokens: dict[str, Any], turns: dict[str, Any], draw: Draw, stir: Stir
+) -> None:
     encoder, (numbers, mask) = stir(encoder_of(tokens, turns)), laid_out(DIALOGUES)
     inputs, shown = draw(*mask.shape, SIZE), []
     hooked = encoder(inputs, mask, numbers, lambda *call: shown.append(call))
-    torch.testing.assert_close(hooked.states, encoder(inputs, mask, numbers).states, rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        hooked.states, encoder(inputs, mask, numbers).states, rtol=0, atol=1e-12
+    )
     maps = dict(shown)
     assert len(maps) == len(shown) == [tokens["name"], turns["name"]].count("transformer")
     for module, weights in maps.items():
@@ -204,14 +232,20 @@ def test_maps_of_tokens_and_of_turns(tokens: dict[str, Any], turns: dict[str, An
                     lambda _, weights, seen=alone: seen.append(weights[0]),
                 )
                 count = len(lengths)
-                torch.testing.assert_close(weights[row, :, :count, :count], alone[0], rtol=0, atol=1e-12)
+                torch.testing.assert_close(
+                    weights[row, :, :count, :count], alone[0], rtol=0, atol=1e-12
+                )
                 assert not weights[row, :, :count, count:].any()
 
 
 @every_pair
 @pytest.mark.parametrize("dialogues", [[[2, 1], []], [[], []]], ids=["one row", "all rows"])
 def test_rows_without_real_tokens_are_finite(
-    tokens: dict[str, Any], turns: dict[str, Any], dialogues: list[list[int]], draw: Draw, stir: Stir
+    tokens: dict[str, Any],
+    turns: dict[str, Any],
+    dialogues: list[list[int]],
+    draw: Draw,
+    stir: Stir,
 ) -> None:
     encoder, (numbers, mask) = stir(encoder_of(tokens, turns)), laid_out(dialogues)
     inputs = draw(*mask.shape, SIZE).requires_grad_()

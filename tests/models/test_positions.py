@@ -9,7 +9,13 @@ from torch import Tensor
 
 from dialog.config.components import build
 from dialog.errors import UserError
-from dialog.models.positions import POSITIONS, LearnedPositions, PositionEncoding, RotaryPositions, SinusoidalPositions
+from dialog.models.positions import (
+    POSITIONS,
+    LearnedPositions,
+    PositionEncoding,
+    RotaryPositions,
+    SinusoidalPositions,
+)
 
 SIZE, HEADS, LENGTH = 12, 3, 10
 
@@ -22,7 +28,9 @@ def positions(request: pytest.FixtureRequest) -> PositionEncoding:
 # ------------------------------------------------------------------ every kind
 
 
-def test_offset_continues_a_sequence(positions: PositionEncoding, draw: Callable[..., Tensor]) -> None:
+def test_offset_continues_a_sequence(
+    positions: PositionEncoding, draw: Callable[..., Tensor]
+) -> None:
     inputs, heads = draw(2, LENGTH, SIZE), draw(2, HEADS, LENGTH, 4)
     for offset in range(LENGTH):
         assert torch.equal(positions(inputs[:, offset:], offset), positions(inputs)[:, offset:])
@@ -33,13 +41,18 @@ def test_offset_continues_a_sequence(positions: PositionEncoding, draw: Callable
 
 
 def test_positions_differ(positions: PositionEncoding, draw: Callable[..., Tensor]) -> None:
-    inputs, heads = draw(1, 1, SIZE).expand(1, LENGTH, SIZE), draw(1, HEADS, 1, 4).expand(1, HEADS, LENGTH, 4)
+    inputs, heads = (
+        draw(1, 1, SIZE).expand(1, LENGTH, SIZE),
+        draw(1, HEADS, 1, 4).expand(1, HEADS, LENGTH, 4),
+    )
     turned = positions.turn_at(heads)(heads).transpose(1, 2).flatten(2)  # [1, T, D]
     both = torch.cat([positions(inputs), turned], -1)[0]
     assert len(both.unique(dim=0)) == LENGTH
 
 
-def test_only_rotary_positions_turn(positions: PositionEncoding, draw: Callable[..., Tensor]) -> None:
+def test_only_rotary_positions_turn(
+    positions: PositionEncoding, draw: Callable[..., Tensor]
+) -> None:
     inputs, heads = draw(2, LENGTH, SIZE), draw(2, HEADS, LENGTH, 4)
     rotary = isinstance(positions, RotaryPositions)
     assert (positions(inputs, 3) is inputs) is rotary
@@ -58,7 +71,9 @@ def test_positions_keep_the_format(positions: PositionEncoding, dtype: torch.dty
 
 
 def table(length: int, size: int) -> list[list[float]]:
-    """P[t, 2i] = sin(t / 10000^(2i / D)), p[t, 2i + 1] = cos(t / 10000^(2i / D)), number by number."""
+    """P[t, 2i] = sin(t / 10000^(2i / D)), p[t, 2i + 1] = cos(t / 10000^(2i / D)), number by
+    number.
+    """
     return [
         [(math.cos if d % 2 else math.sin)(t / 10000 ** ((d - d % 2) / size)) for d in range(size)]
         for t in range(length)
@@ -74,7 +89,9 @@ def test_sinusoidal_positions_follow_their_formula(size: int) -> None:
 
 def test_sinusoidal_positions_are_added(draw: Callable[..., Tensor]) -> None:
     positions, inputs = SinusoidalPositions(6), draw(2, 5, 6)
-    torch.testing.assert_close(positions(inputs) - inputs, positions(torch.zeros_like(inputs)), rtol=0, atol=1e-15)
+    torch.testing.assert_close(
+        positions(inputs) - inputs, positions(torch.zeros_like(inputs)), rtol=0, atol=1e-15
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
@@ -84,7 +101,9 @@ def test_sinusoidal_positions_differ_in_every_format(dtype: torch.dtype) -> None
     assert output.dtype is dtype
     assert not torch.equal(output[256], output[257])
     assert len(output.unique(dim=0)) == 400
-    torch.testing.assert_close(output, torch.tensor(table(400, 16)).to(dtype), rtol=0, atol=torch.finfo(dtype).eps)
+    torch.testing.assert_close(
+        output, torch.tensor(table(400, 16)).to(dtype), rtol=0, atol=torch.finfo(dtype).eps
+    )
 
 
 # ------------------------------------------------------------------ learned
@@ -103,7 +122,9 @@ def test_learned_positions_are_rows_of_a_table(draw: Callable[..., Tensor]) -> N
 
 def test_learned_positions_start_with_their_deviation() -> None:
     torch.manual_seed(0)
-    assert LearnedPositions(64, length=4000).table.weight.std().item() == pytest.approx(1 / 8, rel=0.02)
+    assert LearnedPositions(64, length=4000).table.weight.std().item() == pytest.approx(
+        1 / 8, rel=0.02
+    )
 
 
 def test_a_sequence_longer_than_the_table_is_an_error(draw: Callable[..., Tensor]) -> None:
@@ -111,7 +132,9 @@ def test_a_sequence_longer_than_the_table_is_an_error(draw: Callable[..., Tensor
     positions(draw(1, 9, 6))
     positions(draw(1, 1, 6), 8)
     for length, offset in ((10, 0), (1, 9), (4, 6)):
-        with pytest.raises(UserError, match=r"^learned positions: length is 9, but a sequence has 10 tokens; .*$"):
+        with pytest.raises(
+            UserError, match=r"^learned positions: length is 9, but a sequence has 10 tokens; .*$"
+        ):
             positions(draw(1, length, 6), offset)
 
 
@@ -129,20 +152,30 @@ def turned(vector: list[float], place: int) -> list[float]:
     for i in range(width // 2):
         angle = place / 10000 ** (2 * i / width)
         one, two = vector[2 * i], vector[2 * i + 1]
-        pairs += [math.cos(angle) * one - math.sin(angle) * two, math.sin(angle) * one + math.cos(angle) * two]
+        pairs += [
+            math.cos(angle) * one - math.sin(angle) * two,
+            math.sin(angle) * one + math.cos(angle) * two,
+        ]
     return pairs
 
 
 @pytest.mark.parametrize("width", [2, 4, 10])
 @pytest.mark.parametrize("offset", [0, 5, 300])
-def test_rotary_positions_follow_their_formula(width: int, offset: int, draw: Callable[..., Tensor]) -> None:
+def test_rotary_positions_follow_their_formula(
+    width: int, offset: int, draw: Callable[..., Tensor]
+) -> None:
     heads = draw(2, 3, 6, width)
     output = RotaryPositions(3 * width, 3).turn_at(heads, offset)(heads)
     expected = [
-        [[turned(heads[row, head, step].tolist(), offset + step) for step in range(6)] for head in range(3)]
+        [
+            [turned(heads[row, head, step].tolist(), offset + step) for step in range(6)]
+            for head in range(3)
+        ]
         for row in range(2)
     ]
-    torch.testing.assert_close(output, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        output, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-12
+    )
 
 
 def test_rotary_scores_depend_on_the_distance_only(draw: Callable[..., Tensor]) -> None:
@@ -161,12 +194,17 @@ def test_rotary_scores_depend_on_the_distance_only(draw: Callable[..., Tensor]) 
 def test_rotary_positions_keep_lengths(draw: Callable[..., Tensor]) -> None:
     heads = draw(2, 3, 50, 6)
     torch.testing.assert_close(
-        RotaryPositions(18, 3).turn_at(heads)(heads).norm(dim=-1), heads.norm(dim=-1), rtol=0, atol=1e-12
+        RotaryPositions(18, 3).turn_at(heads)(heads).norm(dim=-1),
+        heads.norm(dim=-1),
+        rtol=0,
+        atol=1e-12,
     )
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
-def test_rotary_positions_differ_in_every_format(dtype: torch.dtype, draw: Callable[..., Tensor]) -> None:
+def test_rotary_positions_differ_in_every_format(
+    dtype: torch.dtype, draw: Callable[..., Tensor]
+) -> None:
     rotary, heads = RotaryPositions(16, 1), draw(1, 1, 1, 16).expand(1, 1, 400, 16).to(dtype)
     output = rotary.turn_at(heads)(heads)[0, 0]
     assert len(output.unique(dim=0)) == 400
@@ -178,7 +216,8 @@ def test_rotary_positions_differ_in_every_format(dtype: torch.dtype, draw: Calla
 
 def test_gradients_of_rotary_positions_are_correct(draw: Callable[..., Tensor]) -> None:
     assert torch.autograd.gradcheck(
-        lambda heads: RotaryPositions(8, 2).turn_at(heads, 3)(heads), draw(1, 2, 3, 4).requires_grad_()
+        lambda heads: RotaryPositions(8, 2).turn_at(heads, 3)(heads),
+        draw(1, 2, 3, 4).requires_grad_(),
     )
 
 

@@ -18,13 +18,17 @@ LSTM = {"name": "lstm", "size": 6, "attention": {"name": "additive", "size": 4}}
 TRANSFORMER = {"name": "transformer", "heads": 2, "feed_forward_size": 12, "layers": 1}
 
 
-def make(**changes: Any) -> Seq2Seq:  # noqa: ANN401 - a recipe's values
+def make(**changes: Any) -> Seq2Seq:
     recipe = {"encoder": TRANSFORMER, "decoder": TRANSFORMER, "embedding_size": SIZE, **changes}
     return Seq2Seq(VOCABULARY, padding=PAD, **recipe)
 
 
 def tables(model: Seq2Seq) -> list[nn.Parameter]:
-    return [model.source_embedding.table.weight, model.target_embedding.table.weight, model.head.weight]
+    return [
+        model.source_embedding.table.weight,
+        model.target_embedding.table.weight,
+        model.head.weight,
+    ]
 
 
 # ------------------------------------------------------------------ embeddings
@@ -56,7 +60,9 @@ def test_embeddings_are_tied(word: bool | str, expected: list[int]) -> None:
 def test_shared_parameters_count_once(word: bool | str, expected: list[int]) -> None:
     model = make(tie_embeddings=word)
     number = len(set(expected))
-    layers = sum(each.numel() for part in (model.encoder, model.decoder) for each in part.parameters())
+    layers = sum(
+        each.numel() for part in (model.encoder, model.decoder) for each in part.parameters()
+    )
     assert count_parameters(model) == {
         "total": number * VOCABULARY * SIZE + layers,
         "embeddings": number * VOCABULARY * SIZE,
@@ -69,7 +75,10 @@ def test_shared_parameters_count_once(word: bool | str, expected: list[int]) -> 
     [
         ({"name": "vocabulary"}, {"all": 0, "none": 2 * VOCABULARY * SIZE}),
         ({"name": "pointer"}, {"all": 0, "none": VOCABULARY * SIZE}),
-        ({"name": "pointer_generator"}, {"all": 2 * SIZE + 1, "none": 2 * VOCABULARY * SIZE + 2 * SIZE + 1}),
+        (
+            {"name": "pointer_generator"},
+            {"all": 2 * SIZE + 1, "none": 2 * VOCABULARY * SIZE + 2 * SIZE + 1},
+        ),
     ],
     ids=lambda value: value.get("name"),
 )
@@ -156,15 +165,21 @@ def share_of_zeros(states: Tensor) -> float:
 @pytest.mark.parametrize("decoder", WIDE)
 @pytest.mark.parametrize("encoder", WIDE)
 def test_dropout_of_inputs_is_after_positions(encoder: str, decoder: str, training: bool) -> None:
-    """A Transformer drops the sum of embedding and position, and no outputs (Vaswani et al. 2017, 5.4)."""
+    """A Transformer drops the sum of embedding and position, and no outputs (Vaswani et al. 2017,
+    5.4).
+    """
     torch.manual_seed(0)
     attention = {"attention": {"name": "dot"}} if decoder == "lstm" else {}
     parts = {"encoder": WIDE[encoder], "decoder": WIDE[decoder] | attention}
-    model = Seq2Seq(VOCABULARY, padding=PAD, embedding_size=40, dropout=0.3, **parts).train(training)
+    model = Seq2Seq(VOCABULARY, padding=PAD, embedding_size=40, dropout=0.3, **parts).train(
+        training
+    )
     zeros: dict[str, float] = {}
 
     def watch(name: str, module: nn.Module) -> None:
-        module.register_forward_pre_hook(lambda _, inputs: zeros.update({name: share_of_zeros(inputs[0])}))
+        module.register_forward_pre_hook(
+            lambda _, inputs: zeros.update({name: share_of_zeros(inputs[0])})
+        )
 
     for side, name in ((model.encoder, encoder), (model.decoder, decoder)):
         watch("inputs of " + name, side)
@@ -199,7 +214,10 @@ def test_a_model_without_dropout_trains_as_it_evaluates(changes: dict[str, Any])
     model = make(**changes)
     source, target = torch.tensor([[1, 2, 3], [4, PAD, PAD]]), torch.tensor([[5, 6], [7, 8]])
     torch.testing.assert_close(
-        model.train()(source, source != PAD, target), model.eval()(source, source != PAD, target), rtol=0, atol=0
+        model.train()(source, source != PAD, target),
+        model.eval()(source, source != PAD, target),
+        rtol=0,
+        atol=0,
     )
 
 
@@ -209,7 +227,9 @@ def test_encoder_that_needs_turns_gets_them(turn_tokens: tuple[int, ...]) -> Non
     encoder = {"name": "hierarchical", "tokens": inner, "turns": inner}
     model = make(encoder=encoder, decoder=LSTM, turn_tokens=turn_tokens).eval()
     source, turns = torch.tensor([[8, 1, 9, 2, 8, 3], [9, 1, 8, 8, PAD, PAD]]), []
-    model.encoder.register_forward_hook(lambda _, __, options, ___: turns.append(options["turns"]), with_kwargs=True)
+    model.encoder.register_forward_hook(
+        lambda _, __, options, ___: turns.append(options["turns"]), with_kwargs=True
+    )
     model(source, source != PAD, source)
     begins = torch.isin(source, torch.tensor(turn_tokens, dtype=torch.long))
     begins[:, 0] = False  # the first token is always in turn 0
@@ -227,27 +247,72 @@ def test_encoder_that_needs_turns_gets_them(turn_tokens: tuple[int, ...]) -> Non
             "unknown encoder 'transfomer'; did you mean 'transformer'?",
         ),
         ({"decoder": {**LSTM, "name": "ltsm"}}, "unknown decoder 'ltsm'; did you mean 'lstm'?"),
-        ({"decoder": {**LSTM, "attention": {"name": "aditive", "size": 4}}}, "did you mean 'additive'?"),
-        ({"encoder": {**TRANSFORMER, "positions": {"name": "sinus"}}}, "did you mean 'sinusoidal'?"),
-        ({"encoder": {**TRANSFORMER, "heads": 3}}, "transformer: size 8 is not a multiple of 3 heads"),
-        ({"decoder": {**TRANSFORMER, "heads": 0}}, "transformer: size 8 is not a multiple of 0 heads"),
-        ({"encoder": {**TRANSFORMER, "layers": 0}}, "transformer: layers must be at least 1, not 0"),
-        ({"decoder": {**TRANSFORMER, "layers": 0}}, "transformer: layers must be at least 1, not 0"),
-        ({"encoder": {"name": "lstm", "size": 6, "layers": 0}}, "lstm: layers must be at least 1, not 0"),
+        (
+            {"decoder": {**LSTM, "attention": {"name": "aditive", "size": 4}}},
+            "did you mean 'additive'?",
+        ),
+        (
+            {"encoder": {**TRANSFORMER, "positions": {"name": "sinus"}}},
+            "did you mean 'sinusoidal'?",
+        ),
+        (
+            {"encoder": {**TRANSFORMER, "heads": 3}},
+            "transformer: size 8 is not a multiple of 3 heads",
+        ),
+        (
+            {"decoder": {**TRANSFORMER, "heads": 0}},
+            "transformer: size 8 is not a multiple of 0 heads",
+        ),
+        (
+            {"encoder": {**TRANSFORMER, "layers": 0}},
+            "transformer: layers must be at least 1, not 0",
+        ),
+        (
+            {"decoder": {**TRANSFORMER, "layers": 0}},
+            "transformer: layers must be at least 1, not 0",
+        ),
+        (
+            {"encoder": {"name": "lstm", "size": 6, "layers": 0}},
+            "lstm: layers must be at least 1, not 0",
+        ),
         ({"decoder": {**LSTM, "layers": 0}}, "lstm: layers must be at least 1, not 0"),
-        ({"decoder": {**LSTM, "name": "gru_luong", "layers": -1}}, "gru_luong: layers must be at least 1, not -1"),
-        ({"encoder": {"name": "lstm", "size": 5}}, "lstm: size of a bidirectional encoder must be even, not 5"),
-        ({"encoder": {**TRANSFORMER, "head": 2}}, "transformer: unknown argument 'head'; did you mean 'heads'?"),
+        (
+            {"decoder": {**LSTM, "name": "gru_luong", "layers": -1}},
+            "gru_luong: layers must be at least 1, not -1",
+        ),
+        (
+            {"encoder": {"name": "lstm", "size": 5}},
+            "lstm: size of a bidirectional encoder must be even, not 5",
+        ),
+        (
+            {"encoder": {**TRANSFORMER, "head": 2}},
+            "transformer: unknown argument 'head'; did you mean 'heads'?",
+        ),
         ({"encoder": {"name": "lstm"}}, "lstm: missing required argument: size"),
         ({"decoder": {"name": "lstm", "size": 6}}, "lstm: missing required argument: attention"),
-        ({"decoder": {**LSTM, "memory_size": 9}}, "'memory_size' is set by the recipe's other parts"),
+        (
+            {"decoder": {**LSTM, "memory_size": 9}},
+            "'memory_size' is set by the recipe's other parts",
+        ),
         ({"encoder": {"size": 6}}, "a component needs a name"),
-        ({"decoder": {**LSTM, "attention": "dot"}}, "a component needs a name: give {name: dot}, not 'dot'"),
-        ({"decoder": {**LSTM, "attention": {"name": "non"}}}, "unknown attention 'non'; did you mean 'none'?"),
+        (
+            {"decoder": {**LSTM, "attention": "dot"}},
+            "a component needs a name: give {name: dot}, not 'dot'",
+        ),
+        (
+            {"decoder": {**LSTM, "attention": {"name": "non"}}},
+            "unknown attention 'non'; did you mean 'none'?",
+        ),
         ({"tie_embeddings": "al"}, "unknown tie_embeddings 'al'; did you mean 'all'?"),
         ({"head": {"name": "pointr"}}, "unknown head 'pointr'; did you mean 'pointer'?"),
-        ({"head": {"name": "vocabulary", "tied": None}}, "'tied' is set by the recipe's other parts"),
-        ({"encoder": {"name": "hierarchical", "tokens": TRANSFORMER}}, "missing required argument: turns"),
+        (
+            {"head": {"name": "vocabulary", "tied": None}},
+            "'tied' is set by the recipe's other parts",
+        ),
+        (
+            {"encoder": {"name": "hierarchical", "tokens": TRANSFORMER}},
+            "missing required argument: turns",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

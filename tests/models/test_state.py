@@ -30,7 +30,11 @@ def tree() -> Tree:
 
 
 def tensors(bundle: Tree) -> list[Tensor]:
-    return [bundle.flat, *(tensor for layer in bundle.layers for tensor in layer), bundle.inner.value]
+    return [
+        bundle.flat,
+        *(tensor for layer in bundle.layers for tensor in layer),
+        bundle.inner.value,
+    ]
 
 
 @pytest.mark.parametrize("rows", [[0, 1, 2], [2, 0], [1, 1, 1, 0], []])
@@ -52,7 +56,9 @@ def test_repeat_keeps_the_copies_of_a_row_together() -> None:
 
 def test_repeat_selects_each_row_several_times() -> None:
     for one, other in zip(
-        tensors(tree().repeat(3)), tensors(tree().select(torch.tensor([0, 0, 0, 1, 1, 1, 2, 2, 2]))), strict=True
+        tensors(tree().repeat(3)),
+        tensors(tree().select(torch.tensor([0, 0, 0, 1, 1, 1, 2, 2, 2]))),
+        strict=True,
     ):
         assert torch.equal(one, other)
 
@@ -67,8 +73,10 @@ def test_bundles_are_immutable() -> None:
         bundle.flat = torch.zeros(1)
 
 
-@pytest.mark.parametrize("value", [3, None, "rows", [torch.zeros(2)], {"a": torch.zeros(2)}, (torch.zeros(2), 1)])
-def test_other_values_are_errors(value: Any) -> None:  # noqa: ANN401 - anything at all
+@pytest.mark.parametrize(
+    "value", [3, None, "rows", [torch.zeros(2)], {"a": torch.zeros(2)}, (torch.zeros(2), 1)]
+)
+def test_other_values_are_errors(value: Any) -> None:
     with pytest.raises(TypeError, match="a bundle of tensors cannot hold"):
         Leaf(value).select(torch.tensor([0]))
     with pytest.raises(TypeError, match="a bundle of tensors cannot hold"):

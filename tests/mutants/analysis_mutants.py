@@ -37,7 +37,11 @@ MUTANTS = (
         "analysis-4",
         "the rollout forgets the residual connection of the encoder",
         f"{HAND}::test_rollout_equals_the_sum_over_all_paths",
-        ("analysis/attention/rollout.py", "encoder = (mean @ kept + kept) / 2", "encoder = mean @ kept"),
+        (
+            "analysis/attention/rollout.py",
+            "encoder = (mean @ kept + kept) / 2",
+            "encoder = mean @ kept",
+        ),
     ),
     mutant(
         "analysis-5",
@@ -55,7 +59,11 @@ MUTANTS = (
         "analysis-7",
         "alignment accuracy reads the step after the one that predicts the token",
         f"{HAND}::test_alignment_accuracy_and_error_rate",
-        (SUMS, "hits = (weights[row, :, target].argmax(-1)", "hits = (weights[row, :, target - 1].argmax(-1)"),
+        (
+            SUMS,
+            "hits = (weights[row, :, target].argmax(-1)",
+            "hits = (weights[row, :, target - 1].argmax(-1)",
+        ),
     ),
     mutant(
         "analysis-8",
@@ -67,7 +75,11 @@ MUTANTS = (
         "analysis-9",
         "head importance lets examples of opposite sign cancel",
         "models/attention/test_heads.py::test_importance_is_the_mean_change_of_the_loss_with_the_mask",
-        ("analysis/attention/importance.py", "gradient.double().abs().sum(0)", "gradient.double().sum(0).abs()"),
+        (
+            "analysis/attention/importance.py",
+            "gradient.double().abs().sum(0)",
+            "gradient.double().sum(0).abs()",
+        ),
     ),
     mutant(
         "metric-1",
@@ -83,6 +95,10 @@ MUTANTS = (
         "metric-2",
         "hits@1 counts ties as hits",
         "analysis/test_candidates.py::test_candidates_that_tie_rank_before_the_reference",
-        ("analysis/candidates.py", "scores[:, 1:] >= scores[:, :1]", "scores[:, 1:] > scores[:, :1]"),
+        (
+            "analysis/candidates.py",
+            "scores[:, 1:] >= scores[:, :1]",
+            "scores[:, 1:] > scores[:, :1]",
+        ),
     ),
 )

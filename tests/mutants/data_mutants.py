@@ -10,18 +10,30 @@ MUTANTS = (
         "infra-6",
         "a share that just reaches the limit is refused",
         "cli/corpora/test_counts.py::test_more_than_max_dropped_is_an_error",
-        ("data/preparation/checks.py", "dropped > max_dropped * read", "dropped >= max_dropped * read"),
+        (
+            "data/preparation/checks.py",
+            "dropped > max_dropped * read",
+            "dropped >= max_dropped * read",
+        ),
     ),
     mutant(
         "data-4",
         "batches are repeated so that every process has as many",
         ONCE,
-        ("data/store/plan.py", FULL, "    return np.concatenate([batches, batches[:missing]])\n" + FULL),
+        (
+            "data/store/plan.py",
+            FULL,
+            "    return np.concatenate([batches, batches[:missing]])\n" + FULL,
+        ),
     ),
     mutant(
         "training-6",
         "the last batches of an epoch, too few for a whole step, are dropped",
         ONCE,
-        ("data/store/plan.py", "_split(sizes, widths, group=group)", "_split(sizes, widths, group=1)"),
+        (
+            "data/store/plan.py",
+            "_split(sizes, widths, group=group)",
+            "_split(sizes, widths, group=1)",
+        ),
     ),
 )

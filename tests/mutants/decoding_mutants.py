@@ -88,7 +88,7 @@ MUTANTS = (
         "sampling-9",
         "the response is not the most probable draw",
         CANDIDATES,
-        ("generation/contract.py", "finished, -hypothesis.rank", "finished, hypothesis.rank"),
+        ("generation/search.py", "finished, -hypothesis.rank", "finished, hypothesis.rank"),
     ),
     mutant(
         "penalty-1",
@@ -122,7 +122,11 @@ MUTANTS = (
         "removal-2",
         "finished rows leave, and the state of the others keeps its place",
         REMOVAL,
-        (ROWS, ", state.select(keep), progress", ", state.select(torch.arange(len(keep))), progress"),
+        (
+            ROWS,
+            ", state.select(keep), progress",
+            ", state.select(torch.arange(len(keep))), progress",
+        ),
     ),
     mutant(
         "removal-3",
@@ -131,20 +135,31 @@ MUTANTS = (
         (
             ROWS,
             "last, rows, source, ended = (part[keep] for part in (last, rows, source, ended))",
-            "rows, (last, source, ended) = rows[: len(keep)], (part[keep] for part in (last, source, ended))",
+            (
+                "rows, (last, source, ended) = rows[: len(keep)], (part[keep] for part in (last,"
+                " source, ended))"
+            ),
         ),
     ),
     mutant(
         "constraints-1",
         "n-grams that end with the second token of a response are not blocked",
         "generation/test_constraints.py::test_no_ngram_of_the_context_occurs",
-        (CONSTRAINTS, "if order and history.shape[1] >= order - 1", "if order and history.shape[1] >= order"),
+        (
+            CONSTRAINTS,
+            "if order and prefix.shape[1] >= order - 1",
+            "if order and prefix.shape[1] >= order",
+        ),
     ),
     mutant(
         "constraints-2",
         "an n-gram of one row is blocked in all rows",
         BATCHED_BEAM,
-        (CONSTRAINTS, "masked_fill_(blocked.bool(), NEVER)", "masked_fill_(blocked.bool().any(0), NEVER)"),
+        (
+            CONSTRAINTS,
+            "masked_fill_(blocked.bool(), NEVER)",
+            "masked_fill_(blocked.bool().any(0), NEVER)",
+        ),
     ),
     mutant(
         "constraints-3",
@@ -156,7 +171,11 @@ MUTANTS = (
         "constraints-4",
         "the frequency penalty counts a token once",
         LOGITS,
-        (CONSTRAINTS, "- self.frequency_penalty * counts", "- self.frequency_penalty * (counts > 0)"),
+        (
+            CONSTRAINTS,
+            "- self.frequency_penalty * counts",
+            "- self.frequency_penalty * (counts > 0)",
+        ),
     ),
     mutant(
         "constraints-5",
@@ -174,13 +193,21 @@ MUTANTS = (
         "constraints-7",
         "banned words are found within one token only",
         BANNED,
-        (CONSTRAINTS, "banned=self.banned.after(progress.banned, tokens)", "banned=progress.banned"),
+        (
+            CONSTRAINTS,
+            "banned=self.banned.after(progress.banned, tokens)",
+            "banned=progress.banned",
+        ),
     ),
     mutant(
         "constraints-8",
         "the progress of words is not reordered with the beams",
         "generation/test_constraints.py::test_required_words_occur",
-        (BEAM, ", progress.select(rows.flatten())\n", ", progress.select(rows.sort(1).values.flatten())\n"),
+        (
+            BEAM,
+            ", progress.select(rows.flatten())\n",
+            ", progress.select(rows.sort(1).values.flatten())\n",
+        ),
     ),
     mutant(
         "constraints-9",
@@ -207,7 +234,10 @@ MUTANTS = (
         (
             "generation/required_words.py",
             "missing & ~self.occurring[states, tokens]",
-            "missing & ~self.occurring[states, tokens] & ~self.complete_at_end[self.after[states, tokens]]",
+            (
+                "missing & ~self.occurring[states, tokens] &"
+                " ~self.complete_at_end[self.after[states, tokens]]"
+            ),
         ),
     ),
     mutant(
@@ -224,7 +254,11 @@ MUTANTS = (
         "contrastive-2",
         "a choice is compared with the last token only",
         BY_FORMULA,
-        (CONTRASTIVE, "(own @ seen.transpose(1, 2)).amax(-1)", "(own @ seen.transpose(1, 2))[..., -1]"),
+        (
+            CONTRASTIVE,
+            "(own @ seen.transpose(1, 2)).amax(-1)",
+            "(own @ seen.transpose(1, 2))[..., -1]",
+        ),
     ),
     mutant(
         "requests-1",

@@ -16,7 +16,10 @@ MUTANTS = (
         (
             BEAM,
             "state, progress = state.select(rows.flatten()), progress.select(rows.flatten())",
-            "state, progress = state.select(rows.sort(1).values.flatten()), progress.select(rows.flatten())",
+            (
+                "state, progress = state.select(rows.sort(1).values.flatten()),"
+                " progress.select(rows.flatten())"
+            ),
         ),
     ),
     mutant(
@@ -33,7 +36,11 @@ MUTANTS = (
         "beam-3",
         "the length is off by one",
         BRUTE_FORCE,
-        (BEAM, ".view_as(rows) / self.penalty(length + 1)", ".view_as(rows) / self.penalty(length + 2)"),
+        (
+            BEAM,
+            ".view_as(rows) / self.penalty(length + 1)",
+            ".view_as(rows) / self.penalty(length + 2)",
+        ),
     ),
     mutant(
         "beam-4",
@@ -79,7 +86,11 @@ MUTANTS = (
         "mmi-1",
         "candidates are reranked without their own likelihood",
         "generation/test_mmi.py::test_reranking_everything_is_enumeration",
-        ("generation/searches/mmi.py", "rank=hypothesis.score + self.weight * score", "rank=self.weight * score"),
+        (
+            "generation/searches/mmi.py",
+            "rank=hypothesis.score + self.weight * score",
+            "rank=self.weight * score",
+        ),
     ),
     mutant(
         "anti-lm-1",

@@ -8,11 +8,14 @@ BAHDANAU = "models/recurrent/bahdanau.py"
 CELLS = "models/recurrent/cells.py"
 ENCODER = "models/recurrent/encoder.py"
 SPEAKER = "models/transformer/decoder.py"
-ASK = "            context, read = self.attention(loop.top.unsqueeze(1), memory, read, watch)  # [B, 1, M]\n"
+ASK = (
+    "            context, read = self.attention(loop.top.unsqueeze(1), memory, read, watch)  # [B,"
+    " 1, M]\n"
+)
 STEP = "            loop.step(gates, context.squeeze(1))\n"
 LATE = (
-    "            before = contexts[-1] if contexts else gates.new_zeros(len(gates), self.stack.split[1])\n"
-    "            loop.step(gates, before)\n"
+    "            before = contexts[-1] if contexts else gates.new_zeros(len(gates),"
+    " self.stack.split[1])\n            loop.step(gates, before)\n"
 )
 SHOW = "            hook(self, weights)\n"
 DROP = "            mixed = mix(weights, values, dropout)"
@@ -34,7 +37,11 @@ MUTANTS = (
         "attention-3",
         "no mask over the source",
         "models/attention/test_laws.py::test_padding_is_never_read",
-        ("models/attention/attention.py", "masked_softmax(scores, mask)", "masked_softmax(scores, None)"),
+        (
+            "models/attention/attention.py",
+            "masked_softmax(scores, mask)",
+            "masked_softmax(scores, None)",
+        ),
     ),
     mutant(
         "attention-4",
@@ -67,7 +74,9 @@ MUTANTS = (
         (
             MULTI_HEAD,
             SHOW + DROP,
-            "            weights = F.dropout(weights, dropout)\n" + SHOW + "            mixed = weights @ values",
+            "            weights = F.dropout(weights, dropout)\n"
+            + SHOW
+            + "            mixed = weights @ values",
         ),
     ),
     mutant(
@@ -90,7 +99,11 @@ MUTANTS = (
         "positions-1",
         "off by one when it goes on",
         "models/transformer/test_transformer_variants.py::test_every_kind_keeps_the_laws",
-        (SPEAKER, "self.positions(inputs, state.length)", "self.positions(inputs, max(state.length - 1, 0))"),
+        (
+            SPEAKER,
+            "self.positions(inputs, state.length)",
+            "self.positions(inputs, max(state.length - 1, 0))",
+        ),
     ),
     mutant(
         "positions-2",
@@ -102,7 +115,11 @@ MUTANTS = (
         "positions-3",
         "positions are added twice",
         "models/transformer/test_transformer.py::test_decoder_agrees_with_torchs_stack",
-        (SPEAKER, "self.positions(inputs, state.length)", "self.positions(self.positions(inputs, state.length))"),
+        (
+            SPEAKER,
+            "self.positions(inputs, state.length)",
+            "self.positions(self.positions(inputs, state.length))",
+        ),
     ),
     mutant(
         "LSTM-1",
@@ -124,12 +141,20 @@ MUTANTS = (
         "LSTM-3",
         "hidden state and cell are swapped",
         "models/recurrent/test_cells.py::test_layers_at_once_equal_layers_step_by_step",
-        (CELLS, "return outputs, last.squeeze(0), cell.squeeze(0)", "return outputs, cell.squeeze(0), last.squeeze(0)"),
+        (
+            CELLS,
+            "return outputs, last.squeeze(0), cell.squeeze(0)",
+            "return outputs, cell.squeeze(0), last.squeeze(0)",
+        ),
     ),
     mutant(
         "LSTM-4",
         "states end with the longest real row",
         "models/recurrent/test_encoder.py::test_encoder_agrees_with_torch_on_packed_sequences",
-        (ENCODER, "states.masked_fill(~real, 0.0)", "states.masked_fill(~real, 0.0)[:, : int(lengths.max())]"),
+        (
+            ENCODER,
+            "states.masked_fill(~real, 0.0)",
+            "states.masked_fill(~real, 0.0)[:, : int(lengths.max())]",
+        ),
     ),
 )

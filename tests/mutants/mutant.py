@@ -24,4 +24,9 @@ class Mutant(NamedTuple):
 
 def mutant(name: str, mistake: str, test: str, *edits: tuple[str, str, str]) -> Mutant:
     """Edits in files below ``dialog/``, a test below ``tests/``."""
-    return Mutant(name, mistake, f"tests/{test}", tuple(Edit(f"dialog/{file}", old, new) for file, old, new in edits))
+    return Mutant(
+        name,
+        mistake,
+        f"tests/{test}",
+        tuple(Edit(f"dialog/{file}", old, new) for file, old, new in edits),
+    )

@@ -2,7 +2,8 @@
 
     python tests/mutants/mutants.py [--only attention]
 
-works on a copy. First every named test passes on the code as it is; then each mutant must make its test fail.
+works on a copy. First every named test passes on the code as it is; then each mutant must make its
+test fail.
 """
 
 from __future__ import annotations
@@ -44,9 +45,16 @@ MUTANTS = (
 
 def passes(folder: Path, tests: Iterable[str]) -> bool:
     """Whether tests of a copy pass; an error of collection is neither."""
-    environment = {**os.environ, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(folder),
+        "OMP_NUM_THREADS": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
     if done.returncode not in (0, 1):
         raise SystemExit(f"{' '.join(command)}\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
     return done.returncode == 0
@@ -67,7 +75,9 @@ def killed(folder: Path, mutant: Mutant) -> bool:
 
 def main() -> int:
     """Print a table; 1 if a mutant lives."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", default="", help="only mutants whose name begins so")
     only = parser.parse_args().only
     chosen = [each for each in MUTANTS if each.name.startswith(only)]
@@ -85,7 +95,10 @@ def main() -> int:
             found = killed(folder, each)
             alive += not found
             test = each.test.removeprefix("tests/") if found else f"**nothing** ({each.test})"
-            print(f"| {each.name} | {each.mistake} | {test} | {time.monotonic() - began:.0f} |", flush=True)
+            print(
+                f"| {each.name} | {each.mistake} | {test} | {time.monotonic() - began:.0f} |",
+                flush=True,
+            )
     return 1 if alive else 0
 
 

@@ -47,7 +47,11 @@ MUTANTS = (
         "infra-3e",
         "a changed evaluation is used",
         "runs/test_evaluation_files.py::test_changed_files_of_an_evaluation_are_errors",
-        ("runs/evaluation/settings.py", "if not check_evaluation(metrics_file.parent):", "if not True:"),
+        (
+            "runs/evaluation/evaluated.py",
+            "if not check_evaluation(metrics_file.parent):",
+            "if not True:",
+        ),
     ),
     mutant(
         "infra-3f",
@@ -56,7 +60,10 @@ MUTANTS = (
         (
             "comparison/results/systems.py",
             "    for name, value in values.items():\n        before = metrics.get(name)\n",
-            "    return dict(metrics)\n    for name, value in values.items():\n        before = metrics.get(name)\n",
+            (
+                "    return dict(metrics)\n    for name, value in values.items():\n        before ="
+                " metrics.get(name)\n"
+            ),
         ),
     ),
     mutant(
@@ -91,12 +98,20 @@ MUTANTS = (
         "infra-8",
         "a better mean is bold although the difference is undecided",
         "report/sections/test_scores.py::test_bold_means_decided",
-        ("report/sections/differences.py", 'if entry["decided"] and best is not None', "if best is not None"),
+        (
+            "report/sections/differences.py",
+            'if entry["decided"] and best is not None',
+            "if best is not None",
+        ),
     ),
     mutant(
         "infra-9",
         "blind ratings are counted by side, not by contender",
         "comparison/test_ratings.py::test_choices_are_decoded_to_contenders",
-        ("comparison/statistics/ratings.py", 'left, right = pair["models"]', 'left, right = sorted(pair["models"])'),
+        (
+            "comparison/statistics/ratings.py",
+            'left, right = pair["models"]',
+            'left, right = sorted(pair["models"])',
+        ),
     ),
 )

@@ -15,7 +15,11 @@ MUTANTS = (
         "statistics-2",
         "responses are resampled instead of dialogues",
         "comparison/statistics/test_measured.py::test_sums_against_responses",
-        (MEASURED, "names, rows = np.unique(labels, return_inverse=True)", "names = rows = np.arange(len(labels))"),
+        (
+            MEASURED,
+            "names, rows = np.unique(labels, return_inverse=True)",
+            "names = rows = np.arange(len(labels))",
+        ),
     ),
     mutant(
         "statistics-3",
@@ -33,6 +37,10 @@ MUTANTS = (
         "statistics-5",
         "Holm's correction is Bonferroni's step for each test alone",
         "comparison/statistics/test_power.py::test_holm_against_a_published_example",
-        ("comparison/statistics/multiple.py", "largest = max(largest, min(", "largest = max(0.0, min("),
+        (
+            "comparison/statistics/multiple.py",
+            "largest = max(largest, min(",
+            "largest = max(0.0, min(",
+        ),
     ),
 )

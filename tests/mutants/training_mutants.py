@@ -12,7 +12,11 @@ MUTANTS = (
         "loss-1",
         "mean over ranks",
         "training/test_sums.py::test_a_step_is_of_all_its_tokens",
-        ("training/sums.py", "self.unit = mean_over_ranks(tokens, objective)", "self.unit = tokens"),
+        (
+            "training/sums.py",
+            "self.unit = mean_over_ranks(tokens, objective)",
+            "self.unit = tokens",
+        ),
     ),
     mutant(
         "loss-1b",
@@ -66,7 +70,11 @@ MUTANTS = (
         "training-4",
         "the optimizer begins anew",
         "resume/test_resume.py::test_run_with_power_cuts_is_the_whole_run",
-        (STORAGE, "        return checkpoint\n", '        return {**checkpoint, "optimizer_states": []}\n'),
+        (
+            STORAGE,
+            "        return checkpoint\n",
+            '        return {**checkpoint, "optimizer_states": []}\n',
+        ),
     ),
     mutant(
         "training-8",
@@ -94,7 +102,11 @@ MUTANTS = (
         "training-5",
         "the best weights are those of the highest loss",
         "training/checkpoints/test_best_and_last.py::test_best_has_the_lowest_loss_and_last_the_last_step",
-        ("training/checkpoints/best_and_last.py", '"validation/loss": "min"', '"validation/loss": "max"'),
+        (
+            "training/checkpoints/best_and_last.py",
+            '"validation/loss": "min"',
+            '"validation/loss": "max"',
+        ),
     ),
     mutant(
         "training-5b",
@@ -110,7 +122,11 @@ MUTANTS = (
         "training-7",
         "tied weights are untied by what is loaded",
         "training/callbacks/test_averaging.py::test_tied_weights_stay_tied_in_a_resumed_run",
-        ("training/callbacks/averaging.py", 'saved["weights"], strict=False', 'saved["weights"], False, True'),
+        (
+            "training/callbacks/averaging.py",
+            'saved["weights"], strict=False',
+            'saved["weights"], False, True',
+        ),
     ),
     mutant(
         "training-6b",

@@ -13,11 +13,18 @@ from queue_texts import QUEUE, SCRIPT, Call
 def queue(tmp_path: Path) -> list[str]:
     (tmp_path / "queue.yaml").write_text(QUEUE)
     options = {"queue": "queue.yaml", "output": "out", "recipes": "recipes", "records": "records"}
-    return [text for name, value in options.items() for text in (f"--{name}", str(tmp_path / value))]
+    return [
+        text for name, value in options.items() for text in (f"--{name}", str(tmp_path / value))
+    ]
 
 
 @pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str], queue: list[str]) -> Call:
+def call(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    queue: list[str],
+) -> Call:
     """Run the script in this process; return exit code and standard output."""
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")

@@ -22,7 +22,9 @@ def test_copy_composes_to_the_same_recipe_alone(name: str, tmp_path: Path) -> No
     assert all(Path(place).resolve().is_relative_to(tmp_path / "mine") for place in places)
     for path in (tmp_path / "mine").rglob("*.yaml"):
         assert f"of dialog-seq2seq {__version__}" in path.read_text(encoding="utf-8").split("\n")[0]
-    assert "# Run: " not in (tmp_path / "mine" / f"{name.rpartition('/')[2]}.yaml").read_text(encoding="utf-8")
+    assert "# Run: " not in (tmp_path / "mine" / f"{name.rpartition('/')[2]}.yaml").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_copy_takes_the_changes_of_its_groups(tmp_path: Path) -> None:
@@ -46,7 +48,9 @@ def test_copy_refuses_what_does_not_compose(tmp_path: Path) -> None:
 
 
 def test_copy_refuses_to_overwrite(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    program.main(["recipes", "copy", "reverse/transformer", str(tmp_path / "mine")], standalone_mode=False)
+    program.main(
+        ["recipes", "copy", "reverse/transformer", str(tmp_path / "mine")], standalone_mode=False
+    )
     copied = Path(capsys.readouterr().out.strip())
     before = copied.read_bytes()
     with pytest.raises(UserError, match="mine exists; choose another DEST"):
@@ -54,6 +58,8 @@ def test_copy_refuses_to_overwrite(tmp_path: Path, capsys: pytest.CaptureFixture
     assert copied.read_bytes() == before
     with pytest.raises(UserError, match="did you mean 'reverse/transformer'"):
         copy_recipe("reverse/transforme", tmp_path / "other")
-    with pytest.raises(UserError, match=r"mine\.yaml: DEST is a new folder for the copy; name it without \.yaml"):
+    with pytest.raises(
+        UserError, match=r"mine\.yaml: DEST is a new folder for the copy; name it without \.yaml"
+    ):
         copy_recipe("reverse/transformer", tmp_path / "mine.yaml")
     assert not (tmp_path / "other").exists()

@@ -1,4 +1,6 @@
-"""benchmarks/results/run.py on two tiny recipes: stopped, killed, continued, with a failing recipe, recorded."""
+"""benchmarks/results/run.py on two tiny recipes: stopped, killed, continued, with a failing recipe,
+recorded.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +26,16 @@ from dialog.config.compose import compose, shipped_recipes
 
 
 def lines(folder: Path) -> int:
-    return (folder / "metrics.jsonl").read_bytes().count(b"\n") if (folder / "metrics.jsonl").is_file() else 0
+    return (
+        (folder / "metrics.jsonl").read_bytes().count(b"\n")
+        if (folder / "metrics.jsonl").is_file()
+        else 0
+    )
 
 
-def test_stopped_or_killed_queue_continues_and_records(tmp_path: Path, queue: list[str], call: Call) -> None:
+def test_stopped_or_killed_queue_continues_and_records(
+    tmp_path: Path, queue: list[str], call: Call
+) -> None:
     out = tmp_path / "out"
     environment = {**os.environ, "PYTHONPATH": str(SCRIPT.parents[2])}
 
@@ -35,7 +43,9 @@ def test_stopped_or_killed_queue_continues_and_records(tmp_path: Path, queue: li
         command = [sys.executable, str(SCRIPT), *queue]
         started = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
         deadline = time.monotonic() + 120
-        while not (training := [path for path in out.glob(f"quickstart-{name}-1-*") if lines(path)]):
+        while not (
+            training := [path for path in out.glob(f"quickstart-{name}-1-*") if lines(path)]
+        ):
             assert started.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.01)
@@ -46,15 +56,16 @@ def test_stopped_or_killed_queue_continues_and_records(tmp_path: Path, queue: li
     _, messages = started.communicate(timeout=60)
     assert started.returncode == 143
     assert (
-        messages.splitlines()[-1] == f"stopped by SIGTERM; continue with: {shlex.join(['python', str(SCRIPT), *queue])}"
+        messages.splitlines()[-1]
+        == f"stopped by SIGTERM; continue with: {shlex.join(['python', str(SCRIPT), *queue])}"
     )
     assert not (stopped / "summary.json").exists()
     stopped.rename(out / "of-another-name")  # a run of the same recipe and seed is adopted
     _, before = call("--status")
     assert "  quickstart/lstm_bahdanau seed 1  stopped after" in before
     assert (
-        "unknown recipe 'quickstart/transformr'; did you mean 'quickstart/transformer'?; about 30 min 00 s left"
-        in before
+        "unknown recipe 'quickstart/transformr'; did you mean 'quickstart/transformer'?; about 30"
+        " min 00 s left" in before
     )
     assert before.splitlines()[0] == "a first: two recipes"
     started, killed = start_until_training("transformer")
@@ -64,7 +75,10 @@ def test_stopped_or_killed_queue_continues_and_records(tmp_path: Path, queue: li
 
     code, printed = call()
     assert code == 2
-    assert "1 of 2 entries failed: second: unknown: unknown recipe 'quickstart/transformr'" in printed.splitlines()[-1]
+    assert (
+        "1 of 2 entries failed: second: unknown: unknown recipe 'quickstart/transformr'"
+        in printed.splitlines()[-1]
+    )
     runs = {path.parent.name for path in out.glob("*/summary.json")}
     assert runs == {"of-another-name", killed.name}
     assert min(lines(out / "of-another-name"), lines(killed)) >= 12
@@ -74,14 +88,22 @@ def test_stopped_or_killed_queue_continues_and_records(tmp_path: Path, queue: li
     assert ", see first" in after
     assert "core hours left, by stage: a 0.0, b 0.5; in all 0.5" in after
     (killed / "evaluation").rename(tmp_path / "evaluation")
-    assert "quickstart/transformer seed 1    trained, not evaluated\n" in call("--status", "--only", "first")[1]
+    assert (
+        "quickstart/transformer seed 1    trained, not evaluated\n"
+        in call("--status", "--only", "first")[1]
+    )
     with lock(out / f".{killed.name}.lock"):
-        assert "quickstart/transformer seed 1    being evaluated\n" in call("--status", "--only", "first")[1]
+        assert (
+            "quickstart/transformer seed 1    being evaluated\n"
+            in call("--status", "--only", "first")[1]
+        )
     (tmp_path / "evaluation").rename(killed / "evaluation")
 
     (tmp_path / "recipes" / "quickstart").mkdir(parents=True)
     readme = tmp_path / "recipes" / "quickstart" / "README.md"
-    readme.write_text("# Quickstart\n\n<!-- results: first -->\nold\n<!-- end of results -->\n\nMore.\n")
+    readme.write_text(
+        "# Quickstart\n\n<!-- results: first -->\nold\n<!-- end of results -->\n\nMore.\n"
+    )
     call("--record", "--only", "first")
     text = readme.read_text()
     assert "| `quickstart/transformer` |" in text
@@ -95,7 +117,9 @@ def test_stopped_or_killed_queue_continues_and_records(tmp_path: Path, queue: li
     assert len(run["curve"]["validation/bits_per_byte"]) == 3
     from record_table import to_markdown
 
-    metrics = json.loads((out / "of-another-name" / "evaluation" / "test" / "metrics.json").read_text())
+    metrics = json.loads(
+        (out / "of-another-name" / "evaluation" / "test" / "metrics.json").read_text()
+    )
     rows = metrics["baselines"]
     bits, order = min((rows[f"ngram_{order}"]["bits_per_byte"], order) for order in range(1, 6))
     assert f"| {order}-gram ‡ | {bits:.3f} | – | – | – | – | – | – |" in text
@@ -107,8 +131,14 @@ def test_stopped_or_killed_queue_continues_and_records(tmp_path: Path, queue: li
     assert re.search(r"lstm_bahdanau` \| \d\.\d+ \|.* 1 \|", to_markdown(record))
     assert " at 0123456-dirty" in to_markdown(record)
     assert run["metrics"]["bits_per_byte"] == pytest.approx(metrics["bits_per_byte"], rel=1e-5)
-    assert {item["metric"] for item in record["differences"]} >= {"bits_per_byte", "f1", "hits_1_of_20"}, "all metrics"
-    assert_analyses_are_those_of_the_comparison(record, next(out.glob("comparisons/first-*/results.json")))
+    assert {item["metric"] for item in record["differences"]} >= {
+        "bits_per_byte",
+        "f1",
+        "hits_1_of_20",
+    }, "all metrics"
+    assert_analyses_are_those_of_the_comparison(
+        record, next(out.glob("comparisons/first-*/results.json"))
+    )
     assert_pooled_verdict_is_that_of_the_comparison(record)
 
     record = json.loads(path.read_text())
@@ -129,14 +159,19 @@ def test_stopped_or_killed_queue_continues_and_records(tmp_path: Path, queue: li
     merged = json.loads(path.read_text())
     assert [[run["seed"] for run in row["runs"]] for row in merged["recipes"]] == [[1, 2], [2]]
     assert merged["missing"] == ["quickstart/transformer seed 1"]
-    assert merged["verdict"].startswith("transformer has one run, so this is about that run and the architecture lstm")
+    assert merged["verdict"].startswith(
+        "transformer has one run, so this is about that run and the architecture lstm"
+    )
     assert {item["metric"] for item in merged["differences"]} == {"bits_per_byte"}
     broken = QUEUE.replace(
-        "quickstart/transformer: 0.1}", "quickstart/transformer: {hours: 0.1, overrides: [model.unknown=1]}}"
+        "quickstart/transformer: 0.1}",
+        "quickstart/transformer: {hours: 0.1, overrides: [model.unknown=1]}}",
     )
     queue_file.write_text(broken)
     call("--record", "--only", "first")
-    assert len(json.loads(path.read_text())["recipes"]) == 2, "a recipe that cannot be composed keeps its runs"
+    assert len(json.loads(path.read_text())["recipes"]) == 2, (
+        "a recipe that cannot be composed keeps its runs"
+    )
     queue_file.write_text(QUEUE)
     path.write_text(text.replace(record["recipes"][0]["hash"], "of an older recipe"))
     call("--record", "--only", "first")
@@ -154,12 +189,12 @@ def test_status_counts_runs_of_one_recipe_with_other_overrides(call: Call, tmp_p
 def assert_analyses_are_those_of_the_comparison(record: dict[str, Any], results: Path) -> None:
     """The use of the context and the mean attention of each run."""
     compared = json.loads(results.read_text())
-    assert compared["history"]["rows"]
+    assert compared["context_use"]["rows"]
     assert len(compared["attention"]["statistics"]) == 2
     runs = {row["name"]: row["runs"][0]["metrics"] for row in record["recipes"]}
-    for change in compared["history"]["rows"]:
+    for change in compared["context_use"]["rows"]:
         for name, value in change["values"].items():
-            found = runs[name]["history"][change["perturbation"].replace(" ", "_")]
+            found = runs[name]["context_use"][change["perturbation"].replace(" ", "_")]
             assert found == pytest.approx(value["mean"], rel=1e-4)
     for measured in compared["attention"]["statistics"]:
         rows = {row["module"]: row for row in measured["rows"]}
@@ -169,12 +204,16 @@ def assert_analyses_are_those_of_the_comparison(record: dict[str, Any], results:
 
 
 def assert_pooled_verdict_is_that_of_the_comparison(record: dict[str, Any]) -> None:
-    """Runs of several machines are compared by their recorded sums; here all of them are of this one."""
+    """Runs of several machines are compared by their recorded sums; here all of them are of this
+    one.
+    """
     from pooled import pooled_verdict
 
     pooled = pooled_verdict(record["recipes"])
     expected = [item for item in record["differences"] if item["metric"] == "bits_per_byte"]
-    assert [item["subset"] for item in pooled["differences"]] == [item["subset"] for item in expected]
+    assert [item["subset"] for item in pooled["differences"]] == [
+        item["subset"] for item in expected
+    ]
     for item, other in zip(pooled["differences"], expected, strict=True):
         assert item["difference"] == pytest.approx(other["difference"], rel=1e-3)
         assert item["interval"] == pytest.approx(other["interval"], rel=1e-3)
@@ -214,9 +253,13 @@ def trials(sweep: Path) -> list[dict[str, object]]:
     return list(recipe["trials"])
 
 
-def test_recorded_sweep_continues_elsewhere(call: Call, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_recorded_sweep_continues_elsewhere(
+    call: Call, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "space.yaml").write_text("all: {model.dropout: {low: 0.1, high: 0.4}}\n")
-    text = SWEEP.replace("SPACE", str(tmp_path / "space.yaml")).replace("OVERRIDES", OVERRIDES.replace("12", "4"))
+    text = SWEEP.replace("SPACE", str(tmp_path / "space.yaml")).replace(
+        "OVERRIDES", OVERRIDES.replace("12", "4")
+    )
     (tmp_path / "queue.yaml").write_text(text.replace("trials: 2", "trials: 1"))
     call("--only", "search")
     call("--record", "--only", "search")
@@ -231,9 +274,9 @@ def test_recorded_sweep_continues_elsewhere(call: Call, tmp_path: Path, caplog: 
     assert "1 of 2 trials" in status
     assert "waits for the sweep search" in status
     assert call("--only", "search")[0] == 0
-    first, second = json.loads((tmp_path / "out" / "sweeps" / "search" / "results.json").read_text())["recipes"][0][
-        "trials"
-    ]
+    first, second = json.loads(
+        (tmp_path / "out" / "sweeps" / "search" / "results.json").read_text()
+    )["recipes"][0]["trials"]
     assert first == json.loads((recorded / "results.json").read_text())["recipes"][0]["trials"][0]
     assert second["overrides"] != first["overrides"]
     _, status = call("--status")
@@ -248,8 +291,12 @@ def test_recorded_sweep_continues_elsewhere(call: Call, tmp_path: Path, caplog: 
     (tuned,) = (entry for entry in read_queue(tmp_path / "queue.yaml") if entry.name == "tuned")
     composed = compose_row(tuned, tuned.rows[0], tmp_path / "out")
     overrides = overrides_of(tuned, tuned.rows[0], tmp_path / "out")
-    assert contender_hash(compose("quickstart/transformer", overrides).recipe) == contender_hash(composed.recipe)
-    assert [text for text in overrides if text.startswith("trainer.max_steps=")] == ["trainer.max_steps=5"]
+    assert contender_hash(compose("quickstart/transformer", overrides).recipe) == contender_hash(
+        composed.recipe
+    )
+    assert [text for text in overrides if text.startswith("trainer.max_steps=")] == [
+        "trainer.max_steps=5"
+    ]
     (tmp_path / "out").rename(tmp_path / "newer")
     (tmp_path / "lost").rename(tmp_path / "out")
     call("--record", "--only", "search")
@@ -273,26 +320,43 @@ def test_run_on_other_data_is_left_alone_and_named(call: Call, tmp_path: Path) -
     existing = {("hash", 1): [folder]}
     notes: list[str] = []
     assert run_folder(tmp_path, contender, 1, existing, "before", notes) == folder
-    assert run_folder(tmp_path, contender, 1, existing, None, notes) == folder  # data not prepared, for --status
+    # data not prepared, for --status
+    assert run_folder(tmp_path, contender, 1, existing, None, notes) == folder
     assert not notes
     other = run_folder(tmp_path, contender, 1, existing, "after", notes)
     assert other != folder
     assert not other.exists()
-    assert notes == ["quickstart-transformer-1-12345678: trained on other data (before, now after), not used"]
+    assert notes == [
+        "quickstart-transformer-1-12345678: trained on other data (before, now after), not used"
+    ]
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("stage: a", "stage: g"), r"queue.yaml:\d+: first.stage: must be one of a, b, c, d, e, f, not 'g'"),
-        (("columns:", "colums:"), r"queue.yaml:\d+: first.colums: unknown key; did you mean 'columns'"),
+        (
+            ("stage: a", "stage: g"),
+            r"queue.yaml:\d+: first.stage: must be one of a, b, c, d, e, f, not 'g'",
+        ),
+        (
+            ("columns:", "colums:"),
+            r"queue.yaml:\d+: first.colums: unknown key; did you mean 'columns'",
+        ),
         (("  purpose: two recipes\n", ""), r"queue.yaml:\d+: first: has no purpose"),
-        (("columns: [bits_per_byte, answer_accuracy, f1]", "columns: f1"), r"first.columns: must be a list, not 'f1'"),
+        (
+            ("columns: [bits_per_byte, answer_accuracy, f1]", "columns: f1"),
+            r"first.columns: must be a list, not 'f1'",
+        ),
         (("columns: [", "tuned_by: nothing # ["), r"queue.yaml:\d+: unknown sweep 'nothing'"),
-        (("quickstart/transformer: 0.1}", "quickstart/transformer: {}}"), "quickstart/transformer: must be core hours"),
+        (
+            ("quickstart/transformer: 0.1}", "quickstart/transformer: {}}"),
+            "quickstart/transformer: must be core hours",
+        ),
     ],
 )
-def test_faults_of_the_queue_are_named(change: tuple[str, str], message: str, tmp_path: Path, call: Call) -> None:
+def test_faults_of_the_queue_are_named(
+    change: tuple[str, str], message: str, tmp_path: Path, call: Call
+) -> None:
     (tmp_path / "queue.yaml").write_text(QUEUE.replace(*change))
     code, printed = call("--status")
     assert code == 2
@@ -300,7 +364,9 @@ def test_faults_of_the_queue_are_named(change: tuple[str, str], message: str, tm
 
 
 def test_shipped_queue_composes(call: Call, tmp_path: Path) -> None:
-    """Every recipe with its overrides; those of a sweep with the recipe that the sweep starts from."""
+    """Every recipe with its overrides; those of a sweep with the recipe that the sweep starts
+    from.
+    """
     call("--status", "--only", "first")
     from entries import compose_row, read_queue
 

@@ -44,7 +44,8 @@ def test_tables_share_recorded_runs(
 ) -> None:
     wide = QUEUE.replace("second:", "wide:").replace(
         "unknown: {recipe: quickstart/transformr, hours: 0.5}",
-        "quickstart/transformer: 0.1\n    small: {recipe: quickstart/transformer, overrides: [SMALL], hours: 0.1}",
+        "quickstart/transformer: 0.1\n    small: {recipe: quickstart/transformer, overrides:"
+        " [SMALL], hours: 0.1}",
     )
     (tmp_path / "queue.yaml").write_text(wide.replace("SMALL", "model.embedding_size=16"))
     assert call("--only", "first")[0] == 0
@@ -53,7 +54,14 @@ def test_tables_share_recorded_runs(
     call("--record", "--only", "first")
     assert "compare first: python benchmarks/results/run.py --only first" in caplog.text
     compared = json.loads((tmp_path / "results.json").read_text())
-    rated = {"a": "quickstart/lstm_bahdanau", "b": "small", "wins_a": 9, "wins_b": 1, "ties": 0, "p": 0.0215}
+    rated = {
+        "a": "quickstart/lstm_bahdanau",
+        "b": "small",
+        "wins_a": 9,
+        "wins_b": 1,
+        "ties": 0,
+        "p": 0.0215,
+    }
     results.write_text(json.dumps({**compared, "ratings": {"pairs": [{**rated, "rater": "ann"}]}}))
     caplog.clear()
     call("--record", "--only", "first")
@@ -69,18 +77,27 @@ def test_tables_share_recorded_runs(
     (summary.parent / "moved.json").write_text(json.dumps({"machines": [another]}))
     call("--record", "--only", "wide")
     first, record = (
-        json.loads((tmp_path / "records" / "quickstart" / f"{name}.json").read_text()) for name in ("first", "wide")
+        json.loads((tmp_path / "records" / "quickstart" / f"{name}.json").read_text())
+        for name in ("first", "wide")
     )
     assert record["recipes"][:2] == first["recipes"]
     assert record["recipes"][2]["name"] == "small"
     (run,) = record["recipes"][2]["runs"]
-    assert run["metrics"]["history"], "measured as in a comparison"
-    assert (run["threads"], run["hardware"].partition(", then ")[2]) == (4, "another, 9 cores"), "moved"
+    assert run["metrics"]["context_use"], "measured as in a comparison"
+    assert (run["threads"], run["hardware"].partition(", then ")[2]) == (
+        4,
+        "another, 9 cores",
+    ), "moved"
     page = (tmp_path / "recipes" / "quickstart" / "README.md").read_text()
-    assert " by ann: lstm_bahdanau better in 9 pairs of responses, small in 1, 0 ties; p: 0.021." in page
+    assert (
+        " by ann: lstm_bahdanau better in 9 pairs of responses, small in 1, 0 ties; p: 0.021."
+        in page
+    )
     table = page.partition("<!-- results: wide -->")[2]
     trained = first["recipes"][0]["runs"][0]["hardware"]
-    assert f"; {trained} and another, 9 cores, 1 or 4 threads, {run['precision']}; " in table, "each machine once"
+    assert f"; {trained} and another, 9 cores, 1 or 4 threads, {run['precision']}; " in table, (
+        "each machine once"
+    )
     assert record["missing"] == []
     assert {item["metric"] for item in record["differences"]} == {"bits_per_byte"}
     assert len([item for item in record["differences"] if item["subset"] == "all"]) == 3
@@ -89,7 +106,9 @@ def test_tables_share_recorded_runs(
     (tmp_path / "out").rename(tmp_path / "lost too")
     (tmp_path / "queue.yaml").write_text(RECORDED)
     rows = call("--status", "--unrecorded", "--only", "unknown")[1].splitlines()
-    assert [row.split("  ")[1] for row in rows[1:-1]] == ["quickstart/lstm_bahdanu"], "the other row is recorded"
+    assert [row.split("  ")[1] for row in rows[1:-1]] == ["quickstart/lstm_bahdanu"], (
+        "the other row is recorded"
+    )
     call("--record", "--only", "pair")
     path = tmp_path / "records" / "quickstart" / "pair.json"
     joined = json.loads(path.read_text())
@@ -105,13 +124,18 @@ def test_trained_runs_are_compared_in_all_metrics(tmp_path: Path, call: Call) ->
     """A table that lacks seeds: nothing more is trained, and the verdict is that of `compare`."""
     assert call("--only", "first")[0] == 0
     trained = sorted((tmp_path / "out").glob("*/summary.json"))
-    (tmp_path / "queue.yaml").write_text(QUEUE.replace("purpose: two recipes", "purpose: two recipes\n  seeds: 2"))
+    (tmp_path / "queue.yaml").write_text(
+        QUEUE.replace("purpose: two recipes", "purpose: two recipes\n  seeds: 2")
+    )
     path = tmp_path / "records" / "quickstart" / "first.json"
 
     def recorded_metrics() -> set[str]:
         call("--record", "--only", "first")
         record = json.loads(path.read_text())
-        assert record["missing"] == ["quickstart/lstm_bahdanau seed 2", "quickstart/transformer seed 2"]
+        assert record["missing"] == [
+            "quickstart/lstm_bahdanau seed 2",
+            "quickstart/transformer seed 2",
+        ]
         assert record["verdict"].startswith("One run each: this is about two runs")
         return {item["metric"] for item in record["differences"]}
 
@@ -121,7 +145,9 @@ def test_trained_runs_are_compared_in_all_metrics(tmp_path: Path, call: Call) ->
     assert sorted((tmp_path / "out").glob("*/summary.json")) == trained
 
 
-def test_runs_on_other_data_are_not_joined(tmp_path: Path, call: Call, caplog: pytest.LogCaptureFixture) -> None:
+def test_runs_on_other_data_are_not_joined(
+    tmp_path: Path, call: Call, caplog: pytest.LogCaptureFixture
+) -> None:
     call("--status", "--only", "first")
     from records import with_recorded
 
@@ -132,13 +158,20 @@ def test_runs_on_other_data_are_not_joined(tmp_path: Path, call: Call, caplog: p
     (results / "other.json").write_text(json.dumps({"recipes": [row]}))
     table = table_of(tmp_path, {"a": "quickstart/transformer"}, seeds=3)
     own = {"name": "a", "hash": "h", "runs": [{**other, "seed": 1, "data": "same"}]}
-    content = {"recipes": [own], "missing": ["a seed 2", "a seed 3"], "references": {}, "ratings": []}
+    content = {
+        "recipes": [own],
+        "missing": ["a seed 2", "a seed 3"],
+        "references": {},
+        "ratings": [],
+    }
     joined = with_recorded(content, {"recipes": []}, table, tmp_path / "records")
     assert [run["seed"] for run in joined["recipes"][0]["runs"]] == [1, 3]
     assert joined["missing"] == ["a seed 2"]
     assert "a seed 2: recorded on other data, left out" in caplog.text
     alone = with_recorded({**content, "recipes": []}, {"recipes": []}, table, tmp_path / "records")
-    assert [run["seed"] for run in alone["recipes"][0]["runs"]] == [2], "the data of the first recorded run"
+    assert [run["seed"] for run in alone["recipes"][0]["runs"]] == [2], (
+        "the data of the first recorded run"
+    )
 
 
 def test_table_that_lacks_seeds_has_a_verdict(tmp_path: Path, call: Call) -> None:
@@ -147,7 +180,13 @@ def test_table_that_lacks_seeds_has_a_verdict(tmp_path: Path, call: Call) -> Non
 
     def row(name: str, nats: float) -> dict[str, Any]:
         sums = [[nats + 0.1 * (dialogue % 3) for dialogue in range(30)], [10.0] * 30, [0.0] * 30]
-        run = {"seed": 1, "data": "same", "fingerprint": "f", "dialogue_sums": sums, "leaked_dialogues": None}
+        run = {
+            "seed": 1,
+            "data": "same",
+            "fingerprint": "f",
+            "dialogue_sums": sums,
+            "leaked_dialogues": None,
+        }
         return {"name": name, "hash": "h", "runs": [run]}
 
     names = ("quickstart/a", "quickstart/b")
@@ -169,7 +208,8 @@ def test_perplexities_on_scored_sets_become_bits_per_byte(call: Call) -> None:
 
     sets = {"S1": 32.9, "S1_tokens": 15621, "S1_bytes": 60602, "S1_responses": 1000}
     metrics = with_set_bits({"f1": 1.0, "parlai_sets": sets})
-    assert metrics["parlai_sets"]["S1_bits_per_byte"] == pytest.approx(1.299, abs=5e-4)  # of Sankar et al. 2019
+    # of Sankar et al. 2019
+    assert metrics["parlai_sets"]["S1_bits_per_byte"] == pytest.approx(1.299, abs=5e-4)
     assert metrics["parlai_sets"].keys() - sets.keys() == {"S1_bits_per_byte"}
     assert with_set_bits({"f1": 1.0}) == {"f1": 1.0}
 
@@ -178,14 +218,20 @@ def test_training_times_name_the_machines_of_a_table(call: Call) -> None:
     call("--status", "--only", "first")
     from record_table import times
 
-    runs = [{"hardware": "EPYC, 2 cores", "seconds": 7200.0}, {"hardware": "H200, Xeon, 16 cores", "seconds": 300.0}]
-    assert times([*runs, {"hardware": "EPYC, 2 cores", "seconds": 3600.0}], named=True) == (
-        "1 h 30 min (EPYC); 5 min 00 s (H200)"
+    runs = [
+        {"hardware": "EPYC, 2 cores", "seconds": 7200.0},
+        {"hardware": "H200, Xeon, 16 cores", "seconds": 300.0},
+    ]
+    assert (
+        times([*runs, {"hardware": "EPYC, 2 cores", "seconds": 3600.0}], named=True)
+        == "1 h 30 min (EPYC); 5 min 00 s (H200)"
     )
     assert times(runs[:1], named=False) == "2 h 00 min"
 
 
-def test_moved_run_names_each_machine(tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_moved_run_names_each_machine(
+    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     call("--status", "--only", "first")
     from machines import MOVED, in_sequence, machines_of, note_moves
     from record_table import times
@@ -198,7 +244,9 @@ def test_moved_run_names_each_machine(tmp_path: Path, call: Call, monkeypatch: p
     folders = {name: tmp_path / name for name in ("new", "here", "moved", "finished")}
     for name, gpu in (("here", now["gpu"]), ("moved", "H200"), ("finished", "H200")):
         folders[name].mkdir()
-        (folders[name] / "environment.json").write_text(json.dumps({**now, "gpu": gpu, "data": "d"}))
+        (folders[name] / "environment.json").write_text(
+            json.dumps({**now, "gpu": gpu, "data": "d"})
+        )
     summary = {"steps": 5, "seconds": 1.0, "target_tokens": 5}
     (folders["finished"] / "summary.json").write_text(json.dumps(summary))
     note_moves(folders.values(), jobs=2)

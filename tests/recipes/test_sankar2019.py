@@ -23,4 +23,6 @@ def test_networks_have_the_published_size(name: str) -> None:
     with torch.device("meta"):
         published, own = (build_model(recipe.model, 20_678 + more) for more in (0, ROLES))
     assert count_parameters(published)["total"] == PUBLISHED[name]
-    assert count_parameters(own)["total"] == PUBLISHED[name] + ROLES * row == recipe.about.parameters
+    assert (
+        count_parameters(own)["total"] == PUBLISHED[name] + ROLES * row == recipe.about.parameters
+    )

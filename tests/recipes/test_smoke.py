@@ -1,4 +1,6 @@
-"""Every shipped recipe runs end to end through the command line, shortened by its ``smoke:`` overrides."""
+"""Every shipped recipe runs end to end through the command line, shortened by its ``smoke:``
+overrides.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ CORPUS_OF = {name: compose(name).recipe.data.corpus["name"] for name in shipped_
 DAILYDIALOG = [name for name, corpus in CORPUS_OF.items() if corpus == "dailydialog"]
 BUILTIN = [name for name, corpus in CORPUS_OF.items() if corpus in ("builtin", "synthetic")]
 FROM_FILES = [name for name in CORPUS_OF if name not in BUILTIN]
-DIALOGUES = [[f"Hello {n} , a tea ?", "Yes , please !", f"Here you are , number {n} .", "Thanks ."] for n in range(60)]
+DIALOGUES = [
+    [f"Hello {n} , a tea ?", "Yes , please !", f"Here you are , number {n} .", "Thanks ."]
+    for n in range(60)
+]
 
 
 def test_there_are_recipes_that_need_no_download() -> None:
@@ -25,17 +30,27 @@ def test_there_are_recipes_that_need_no_download() -> None:
 
 
 @pytest.mark.parametrize("name", BUILTIN)
-def test_smoke(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_smoke(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     smoke = compose(name).recipe.smoke
     assert smoke, f"{name} has no smoke overrides"
     program.main(["train", name, *smoke], standalone_mode=False)
     folder = Path(capsys.readouterr().out.strip())
     assert folder.parent == Path("runs") / name
-    for each in ("recipe.yaml", "environment.json", "tokenizer.json", "model.safetensors", "metrics.jsonl"):
+    for each in (
+        "recipe.yaml",
+        "environment.json",
+        "tokenizer.json",
+        "model.safetensors",
+        "metrics.jsonl",
+    ):
         assert (folder / each).is_file(), each
 
-    (tmp_path / "in.jsonl").write_text(json.dumps({"context": ["Hello .", "How are you ?"]}) + "\n", encoding="utf-8")
+    (tmp_path / "in.jsonl").write_text(
+        json.dumps({"context": ["Hello .", "How are you ?"]}) + "\n", encoding="utf-8"
+    )
     program.main(["respond", str(folder), "--input", "in.jsonl"], standalone_mode=False)
     (line,) = capsys.readouterr().out.splitlines()
     assert json.loads(line)["context"] == ["Hello .", "How are you ?"]
@@ -51,16 +66,25 @@ def test_smoke(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
 
 def crosswoz(folder: Path) -> None:
     dialogues = {
-        str(n): {"messages": [{"role": ("usr", "sys")[turn % 2], "content": text} for turn, text in enumerate(texts)]}
+        str(n): {
+            "messages": [
+                {"role": ("usr", "sys")[turn % 2], "content": text}
+                for turn, text in enumerate(texts)
+            ]
+        }
         for n, texts in enumerate([f"你好,第{n}家?", "好的。", f"谢谢{n}!"] for n in range(60))
     }
     for part in ("val", "test"):
-        (folder / f"{part}.json").write_text(json.dumps(dialogues, ensure_ascii=False), encoding="utf-8")
+        (folder / f"{part}.json").write_text(
+            json.dumps(dialogues, ensure_ascii=False), encoding="utf-8"
+        )
 
 
 def multi30k(folder: Path) -> None:
     for part in ("train", "val", "test_2016_flickr"):
-        (folder / f"{part}.de").write_text("Ein Hund läuft .\nZwei Männer lachen .\n", encoding="utf-8")
+        (folder / f"{part}.de").write_text(
+            "Ein Hund läuft .\nZwei Männer lachen .\n", encoding="utf-8"
+        )
         (folder / f"{part}.en").write_text("A dog runs .\nTwo men laugh .\n", encoding="utf-8")
 
 
@@ -77,7 +101,9 @@ def taskmaster(folder: Path) -> None:
     dialogues = [
         {
             "conversation_id": f"dlg-{n}",
-            "utterances": [{"speaker": speakers[turn % 2], "text": text} for turn, text in enumerate(texts)],
+            "utterances": [
+                {"speaker": speakers[turn % 2], "text": text} for turn, text in enumerate(texts)
+            ],
         }
         for n, texts in enumerate(DIALOGUES)
     ]
@@ -97,7 +123,11 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", FROM_FILES)
 def test_smoke_on_files(
-    name: str, corpora: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str,
+    corpora: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The shipped network for one step, on dialogues in the format of its corpus."""
     monkeypatch.setenv("DIALOG_DATA", str(corpora))
@@ -111,12 +141,17 @@ def test_smoke_on_files(
     maps = list((tmp_path / "run" / "attention").glob("step-1/*.json"))
     assert maps
     recorded = json.loads(maps[0].read_text(encoding="utf-8"))
-    without_attention = "no_attention" in name or composed.recipe.model.decoder["name"] == "lstm_plain"
+    without_attention = (
+        "no_attention" in name or composed.recipe.model.decoder["name"] == "lstm_plain"
+    )
     assert bool(recorded["maps"]) is not without_attention
-    (tmp_path / "in.jsonl").write_text(json.dumps({"context": ["Hello .", "How are you ?"]}) + "\n", encoding="utf-8")
+    (tmp_path / "in.jsonl").write_text(
+        json.dumps({"context": ["Hello .", "How are you ?"]}) + "\n", encoding="utf-8"
+    )
     search = "generation.max_length=3"
     program.main(
-        ["respond", str(tmp_path / "run"), search, "--input", str(tmp_path / "in.jsonl")], standalone_mode=False
+        ["respond", str(tmp_path / "run"), search, "--input", str(tmp_path / "in.jsonl")],
+        standalone_mode=False,
     )
     assert json.loads(capsys.readouterr().out)["context"] == ["Hello .", "How are you ?"]
 
@@ -135,7 +170,9 @@ def test_compare_dailydialog_recipes(tmp_path: Path, monkeypatch: pytest.MonkeyP
     batches = ["data.tokenizer.vocabulary=400", "data.batch_tokens=128", "generation.max_length=3"]
     short = [*batches, "trainer.max_steps=1", "trainer.log_every_n_steps=1"]
     assert all(compose(name).recipe.smoke for name in names)
-    program.main(["compare", *names, *short, "--output", str(tmp_path / "out")], standalone_mode=False)
+    program.main(
+        ["compare", *names, *short, "--output", str(tmp_path / "out")], standalone_mode=False
+    )
     results = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))
     assert [model["name"] for model in results["models"]] == names
     assert (tmp_path / "out" / "report.html").is_file()

@@ -23,7 +23,10 @@ metrics: [{name: parlai_sets}]
 smoke: [trainer.max_steps=1]
 """
 EXPECTATIONS = {
-    "holds": "[{metric: bits_per_byte, value: 5, tolerance: 5}, {metric: parlai_sets.S1, value: 500, tolerance: 500}]",
+    "holds": (
+        "[{metric: bits_per_byte, value: 5, tolerance: 5}, {metric: parlai_sets.S1, value: 500,"
+        " tolerance: 500}]"
+    ),
     "misses": "[{metric: bits_per_byte, value: 0.1, tolerance: 0.01}]",
     "lacks": "[{metric: parlai_sets.S9, value: 1, tolerance: 1}]",
 }
@@ -39,8 +42,12 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return [f"{name}.yaml" for name in ("absent", *EXPECTATIONS)]
 
 
-def test_full_verification_names_what_fails(written: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(RunError, match=r"3 of 5 checks failed: absent.yaml, misses.yaml, lacks.yaml"):
+def test_full_verification_names_what_fails(
+    written: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(
+        RunError, match=r"3 of 5 checks failed: absent.yaml, misses.yaml, lacks.yaml"
+    ):
         program.main(["recipes", "verify", *written, "--full", "--json"], standalone_mode=False)
     rows = json.loads(capsys.readouterr().out)
     assert [row["state"] for row in rows] == ["failed", "held", "held", "missed", "failed"]
@@ -50,7 +57,9 @@ def test_full_verification_names_what_fails(written: list[str], capsys: pytest.C
     assert 0.11 < rows[3]["value"] < 20
 
 
-def test_smoke_run_measures_without_comparing(written: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_smoke_run_measures_without_comparing(
+    written: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     program.main(["recipes", "verify", "misses.yaml"], standalone_mode=False)
     head, row = capsys.readouterr().out.splitlines()
     assert head.split() == ["recipe", "metric", "expected", "measured", "outcome"]
@@ -63,4 +72,6 @@ def test_smoke_run_measures_without_comparing(written: list[str], capsys: pytest
 
 def test_unknown_recipe_is_an_error_before_any_runs() -> None:
     with pytest.raises(UserError, match="did you mean 'reverse/transformer'"):
-        program.main(["recipes", "verify", "reverse/lstm_luong", "reverse/transforme"], standalone_mode=False)
+        program.main(
+            ["recipes", "verify", "reverse/lstm_luong", "reverse/transforme"], standalone_mode=False
+        )

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-HOSTILE = "</script></title></svg><img src=//evil.example onerror=alert(1)> ' \" | `x` **b** \x1b[2J \u202e [a](http://e.example)"
+HOSTILE = (
+    "</script></title></svg><img src=//evil.example onerror=alert(1)> ' \" | `x` **b** \x1b[2J"
+    " \u202e [a](http://e.example)"
+)
 LANGUAGES = (
     "你好,今天天气真好,我们一起去公园散步吧。" * 12,
     "שלום, מה שלומך היום? " * 9,
@@ -16,7 +19,12 @@ LANGUAGES = (
     "",
     "<b>bold</b> & <script>alert(1)</script>",
 )
-LIKELIHOOD = {"bits_per_byte": 1.31, "perplexity_word": 46.1, "perplexity_token": 33.2, "token_accuracy": 0.352}
+LIKELIHOOD = {
+    "bits_per_byte": 1.31,
+    "perplexity_word": 46.1,
+    "perplexity_token": 33.2,
+    "token_accuracy": 0.352,
+}
 GENERATION = {
     "f1": 14.2, "sacrebleu": 1.05, "chrf": 11.9, "rouge_l": 13.3, "distinct_1": 0.021, "distinct_2": 0.11,
     "unique_ratio": 0.41, "length_mean": 9.4, "repetition_3": 0.012, "my_lab.warmth": 12.3456789,
@@ -62,7 +70,9 @@ def _summary(runs: Sequence[dict[str, Any]], subset: float) -> dict[str, Any]:
     entries = {}
     for name in LIKELIHOOD | GENERATION:
         values = [run["metrics"][name] for run in runs if not run["diverged"]]
-        numbers = [subset * (value["score"] if isinstance(value, dict) else value) for value in values]
+        numbers = [
+            subset * (value["score"] if isinstance(value, dict) else value) for value in values
+        ]
         mean = sum(numbers) / len(numbers)
         squares = sum((number - mean) ** 2 for number in numbers)
         std = (squares / (len(numbers) - 1)) ** 0.5 if len(numbers) > 1 else None
@@ -70,12 +80,20 @@ def _summary(runs: Sequence[dict[str, Any]], subset: float) -> dict[str, Any]:
     return entries
 
 
-def _model(index: int, name: str, seeds: int, subsets: dict[str, float], diverged: bool) -> dict[str, Any]:
-    runs = [_run(index, seed, 0.03 * index, diverged and seed == seeds - 1) for seed in range(seeds)]
+def _model(
+    index: int, name: str, seeds: int, subsets: dict[str, float], diverged: bool
+) -> dict[str, Any]:
+    runs = [
+        _run(index, seed, 0.03 * index, diverged and seed == seeds - 1) for seed in range(seeds)
+    ]
     return {
         "name": name,
         "kind": "recipe",
-        "parameters": {"total": 8_540_000 + 560_000 * index, "embeddings": 5_120_000, "rest": 3_420_000 + 9 * index},
+        "parameters": {
+            "total": 8_540_000 + 560_000 * index,
+            "embeddings": 5_120_000,
+            "rest": 3_420_000 + 9 * index,
+        },
         "flops_per_target_token": 5.1e7 + 9e6 * index,
         "tokenizer": "t" * 64,
         "trials": 1 if index else None,
@@ -83,7 +101,9 @@ def _model(index: int, name: str, seeds: int, subsets: dict[str, float], diverge
         "summary": {subset: _summary(runs, factor) for subset, factor in subsets.items()},
         "cost": {
             "tokens_per_second": 742.0 - 100 * index,
-            "seconds_to": {"bits_per_byte": 1.4, "seconds": 300.0 + 90 * index} if index < 2 else None,
+            "seconds_to": (
+                {"bits_per_byte": 1.4, "seconds": 300.0 + 90 * index} if index < 2 else None
+            ),
             "milliseconds_per_response": 11.3 + index,
             "peak_memory_bytes": 1_730_000_000,
         },
@@ -98,8 +118,14 @@ def responses_model(name: str, subsets: dict[str, float]) -> dict[str, Any]:
     for entries in (*model["summary"].values(), run["metrics"]):
         for metric in LIKELIHOOD:
             del entries[metric]
-    none = {"parameters": {"total": 0, "embeddings": 0, "rest": 0}, "flops_per_target_token": None, "trials": None}
-    cost = dict.fromkeys(("tokens_per_second", "seconds_to", "milliseconds_per_response", "peak_memory_bytes"))
+    none = {
+        "parameters": {"total": 0, "embeddings": 0, "rest": 0},
+        "flops_per_target_token": None,
+        "trials": None,
+    }
+    cost = dict.fromkeys(
+        ("tokens_per_second", "seconds_to", "milliseconds_per_response", "peak_memory_bytes")
+    )
     return model | none | {"kind": "responses", "cost": cost}
 
 
@@ -119,7 +145,9 @@ def _difference(a: dict[str, Any], b: dict[str, Any], subset: str, metric: str) 
         "p_holm": 0.0008 if decided else 0.84,
         "decided": decided,
         "subset": subset,
-        "method": "paired bootstrap over dialogues" if one else "t with Satterthwaite degrees of freedom",
+        "method": (
+            "paired bootstrap over dialogues" if one else "t with Satterthwaite degrees of freedom"
+        ),
         "standard_error": error,
         "degrees_of_freedom": None if one else 6.2,
         "improvement_probability": None if one else 0.92 if decided else 0.61,
@@ -140,21 +168,38 @@ def _texts(index: int, text: str, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _by_model(models: Sequence[dict[str, Any]], value: float, std: float) -> dict[str, Any]:
-    means = {model["name"]: value * (1 + index) for index, model in enumerate(models) if model["kind"] != "responses"}
+    means = {
+        model["name"]: value * (1 + index)
+        for index, model in enumerate(models)
+        if model["kind"] != "responses"
+    }
     several = len(models[0]["runs"]) > 1
     return {
-        name: {"mean": mean, "std": std if several else None, "interval": [mean - std, mean + std], "n": 3}
+        name: {
+            "mean": mean,
+            "std": std if several else None,
+            "interval": [mean - std, mean + std],
+            "n": 3,
+        }
         for name, mean in means.items()
     }
 
 
-def _history(models: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    perturbations = ("only the last turn", "shuffle the turns", "reverse the turns", "drop the last turn", "word drop")
+def _context_use(models: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    perturbations = (
+        "only the last turn",
+        "shuffle the turns",
+        "reverse the turns",
+        "drop the last turn",
+        "word drop",
+    )
     rows = [
         {"perturbation": what, "values": _by_model(models, 0.02 * n - 0.01, 0.004)}
         for n, what in enumerate(perturbations)
     ]
-    distance = [{"distance": n, "values": _by_model(models, 0.08 / n**2, 0.003)} for n in range(1, 7)]
+    distance = [
+        {"distance": n, "values": _by_model(models, 0.08 / n**2, 0.003)} for n in range(1, 7)
+    ]
     return {"examples": 2000, "rows": rows, "distance": distance}
 
 
@@ -187,7 +232,11 @@ def _calibration(models: Sequence[dict[str, Any]]) -> dict[str, Any]:
         model["name"]: {
             "error": 0.021 + 0.01 * index,
             "bins": [
-                {"confidence": 0.05 + 0.1 * n, "accuracy": 0.05 + 0.1 * n - 0.03 * index, "tokens": 9000 // (n + 1)}
+                {
+                    "confidence": 0.05 + 0.1 * n,
+                    "accuracy": 0.05 + 0.1 * n - 0.03 * index,
+                    "tokens": 9000 // (n + 1),
+                }
                 for n in range(10)
             ],
         }
@@ -197,23 +246,54 @@ def _calibration(models: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _attention(names: Sequence[str], text: str) -> dict[str, Any]:
-    tokens = {"context_tokens": [text, "b", "</s>"], "response_tokens": ["x", text], "context_lines": [0, 0, -1]}
-    kinds = {"context_kinds": ["word", "word", "end"], "turns": [{"speaker": "other", "text": text}]}
+    tokens = {
+        "context_tokens": [text, "b", "</s>"],
+        "response_tokens": ["x", text],
+        "context_lines": [0, 0, -1],
+    }
+    kinds = {
+        "context_kinds": ["word", "word", "end"],
+        "turns": [{"speaker": "other", "text": text}],
+    }
     maps = [
         {"name": "decoder.attention", "kind": "cross", "side": "target", "columns": "source",
          "weights": [[[0.2, 0.8, 0.0], [0.1, 0.3, 0.6]]]}
     ]  # fmt: skip
-    models = [{"model": name, "seed": seed, **tokens, **kinds, "maps": maps} for seed in range(2) for name in names]
-    examples = [{"id": f"{n}{text}", "context": [text], "response": text, "models": models} for n in range(2)]
-    return {"examples": examples, "statistics": [_statistics(name, seed) for name in names for seed in range(2)]}
+    models = [
+        {"model": name, "seed": seed, **tokens, **kinds, "maps": maps}
+        for seed in range(2)
+        for name in names
+    ]
+    examples = [
+        {"id": f"{n}{text}", "context": [text], "response": text, "models": models}
+        for n in range(2)
+    ]
+    return {
+        "examples": examples,
+        "statistics": [_statistics(name, seed) for name in names for seed in range(2)],
+    }
 
 
 def _statistics(name: str, seed: int) -> dict[str, Any]:
     rows = [
-        {"module": module, "head": head, "entropy": entropy + 0.02 * seed, "mass_end": 0.1, "erasure": -0.2}
-        for module, head, entropy in (("decoder.attention", 0, 0.2), ("decoder.attention", 1, 0.6), ("mean", None, 0.4))
+        {
+            "module": module,
+            "head": head,
+            "entropy": entropy + 0.02 * seed,
+            "mass_end": 0.1,
+            "erasure": -0.2,
+        }
+        for module, head, entropy in (
+            ("decoder.attention", 0, 0.2),
+            ("decoder.attention", 1, 0.6),
+            ("mean", None, 0.4),
+        )
     ]
-    return {"model": name, "seed": seed, "rows": [*rows, {"module": "uniform", "head": None, "entropy": 1.0}]}
+    return {
+        "model": name,
+        "seed": seed,
+        "rows": [*rows, {"module": "uniform", "head": None, "entropy": 1.0}],
+    }
 
 
 def _parity(names: Sequence[str], text: str) -> list[dict[str, Any]]:
@@ -236,8 +316,10 @@ def _verdicts(models: Sequence[dict[str, Any]], subsets: Sequence[str]) -> list[
             "a": a["name"],
             "b": b["name"],
             "subset": subset,
-            "text": f"{a['name']} is better than {b['name']} by 0.021 to 0.034 bits per byte (95 % interval) on the "
-            f"{subset} dialogues. F1: undecided; about 7 seeds would decide.",
+            "text": (
+                f"{a['name']} is better than {b['name']} by 0.021 to 0.034 bits per byte (95 %"
+                f" interval) on the {subset} dialogues. F1: undecided; about 7 seeds would decide."
+            ),
         }
         for subset in subsets
         for a, b in combinations(models, 2)
@@ -268,16 +350,22 @@ def example_results(
 ) -> dict[str, Any]:
     """Return a results.json with `text` wherever text of users or models can occur.
 
-    `responses` names a further contender that is a file of responses; `diverged`: the last run of the first contender.
+    `responses` names a further contender that is a file of responses; `diverged`: the last run of
+    the first contender.
     """
     factors = {"all": 1.0, "clean": 1.06, "leaked": 0.8} if subsets else {"all": 1.0}
-    models = [_model(index, name, seeds, factors, diverged and not index) for index, name in enumerate(names)]
+    models = [
+        _model(index, name, seeds, factors, diverged and not index)
+        for index, name in enumerate(names)
+    ]
     models += [responses_model(responses, factors)] if responses else []
     names = [model["name"] for model in models]
     verdicts = _verdicts(models, list(factors))
     ngrams = {f"ngram_{order}": {"bits_per_byte": 2.4 - 0.2 * order} for order in range(1, 6)}
     bits = [0.5, *[None] * (len(names) - 1)]
-    rows = {name: {metric: value * 0.8 for metric, value in GENERATION.items()} for name in REFERENCES}
+    rows = {
+        name: {metric: value * 0.8 for metric, value in GENERATION.items()} for name in REFERENCES
+    }
     return {
         "format": 3,
         "command": f"dialog compare {text}",
@@ -290,7 +378,10 @@ def example_results(
         "verdict": " ".join(verdict["text"] for verdict in verdicts),
         "verdicts": verdicts,
         "rankings": [
-            {"subset": subset, "text": f"Bits per byte, best first: {', '.join(names)} on the {subset} dialogues."}
+            {
+                "subset": subset,
+                "text": f"Bits per byte, best first: {', '.join(names)} on the {subset} dialogues.",
+            }
             for subset in factors
             if len(names) > 2
         ],
@@ -315,11 +406,13 @@ def example_results(
                 "crosses": True,
             }
         ],
-        "history": _history(models),
+        "context_use": _context_use(models),
         "breakdown": _breakdown(models),
         "calibration": _calibration(models),
         "samples": [_texts(index, text, names) for index in range(4)],
-        "disagreements": [_texts(index, text, names) | {"bits_per_byte": bits} for index in range(4, 8)],
+        "disagreements": [
+            _texts(index, text, names) | {"bits_per_byte": bits} for index in range(4, 8)
+        ],
         "attention": _attention(names, text),
         "rating": _rating(names, text) if len(names) > 1 else [],
     }
@@ -356,10 +449,24 @@ def bare() -> dict[str, Any]:
     """Smallest results: one seed, every field that may be empty is empty."""
     results = example_results(seeds=1, subsets=False)
     for model in results["models"]:
-        model |= {"flops_per_target_token": None, "trials": None, "cost": dict.fromkeys(model["cost"])}
+        model |= {
+            "flops_per_target_token": None,
+            "trials": None,
+            "cost": dict.fromkeys(model["cost"]),
+        }
         for run in model["runs"]:
             run["curve"], run["metrics"] = [], {}
     empty = ("parity", "samples", "disagreements", "differences", "warnings", "verdicts", "rating")
-    results |= {"history": {"examples": 0, "rows": [], "distance": []}, "environment": {}, "verdict": ""}
-    results |= {"references": {}, "calibration": {}, "crossings": [], "breakdown": [], "attention": {}}
+    results |= {
+        "context_use": {"examples": 0, "rows": [], "distance": []},
+        "environment": {},
+        "verdict": "",
+    }
+    results |= {
+        "references": {},
+        "calibration": {},
+        "crossings": [],
+        "breakdown": [],
+        "attention": {},
+    }
     return results | {name: [] for name in empty}

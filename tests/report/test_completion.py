@@ -14,10 +14,16 @@ from dialog.report.verdict import terminal_table
 
 
 def test_missing_fields_are_empty(results: dict[str, Any], tmp_path: Path) -> None:
-    """A results.json of an earlier version has fewer fields, and summaries of all dialogues only."""
+    """A results.json of an earlier version has fewer fields, and summaries of all dialogues
+    only.
+    """
     old = {key: results[key] for key in ("format", "command", "environment", "split", "seconds")}
     old["models"] = [
-        {"name": model["name"], "summary": model["summary"]["all"], "runs": [{"seed": 1, "metrics": {"examples": 5}}]}
+        {
+            "name": model["name"],
+            "summary": model["summary"]["all"],
+            "runs": [{"seed": 1, "metrics": {"examples": 5}}],
+        }
         for model in results["models"]
     ]
     completed = complete(old)
@@ -25,7 +31,11 @@ def test_missing_fields_are_empty(results: dict[str, Any], tmp_path: Path) -> No
     assert completed["models"][0]["summary"] == {"all": results["models"][0]["summary"]["all"]}
     assert completed["differences"] == completed["parity"] == ()
     write_html(old, tmp_path / "report.html")
-    for text in ((tmp_path / "report.html").read_text(encoding="utf-8"), to_markdown(old), terminal_table(old)):
+    for text in (
+        (tmp_path / "report.html").read_text(encoding="utf-8"),
+        to_markdown(old),
+        terminal_table(old),
+    ):
         assert "Bits per byte" in text
 
 
@@ -41,14 +51,22 @@ def test_complete_results_are_unchanged(results: dict[str, Any], three: dict[str
         (["task/lstm", "task/gru"], "task", ["lstm", "gru"]),
         (["task/a/lstm", "task/b/lstm"], "task", ["a/lstm", "b/lstm"]),
         (["task/lstm", "tasks/lstm"], "", ["task/lstm", "tasks/lstm"]),
-        (["t/lstm[attention=dot]", "t/lstm[attention=none]"], "t/lstm", ["attention=dot", "attention=none"]),
+        (
+            ["t/lstm[attention=dot]", "t/lstm[attention=none]"],
+            "t/lstm",
+            ["attention=dot", "attention=none"],
+        ),
         (["t/lstm", "t/lstm[attention=none]"], "t", ["lstm", "lstm[attention=none]"]),
         (["t/lstm[a=1]", "t/gru[a=1]"], "t", ["lstm[a=1]", "gru[a=1]"]),
         (["lstm"], "", ["lstm"]),
         (["runs/daily-lstm_luong", "runs/daily-gru"], "runs/daily", ["lstm_luong", "gru"]),
         (["daily-lstm", "daily-lstm-big"], "daily", ["lstm", "lstm-big"]),
         (["lstm", "lstm-big"], "", ["lstm", "lstm-big"]),
-        (["t/lstm-a[x=1-2]", "t/lstm-a[x=1-3]", "t/lstm-b"], "t/lstm", ["a[x=1-2]", "a[x=1-3]", "b"]),
+        (
+            ["t/lstm-a[x=1-2]", "t/lstm-a[x=1-3]", "t/lstm-b"],
+            "t/lstm",
+            ["a[x=1-2]", "a[x=1-3]", "b"],
+        ),
     ],
 )
 def test_short_names_lack_what_all_share(names: list[str], shared: str, labels: list[str]) -> None:
@@ -61,7 +79,9 @@ def test_labels_are_not_shortened_again(results_of: Callable[..., dict[str, Any]
     assert displayed(results)["warnings"] == ["a-b and b diverged."]
 
 
-def test_names_are_short_everywhere_but_in_texts_of_users(results_of: Callable[..., dict[str, Any]]) -> None:
+def test_names_are_short_everywhere_but_in_texts_of_users(
+    results_of: Callable[..., dict[str, Any]],
+) -> None:
     """All pages show short names; a response that contains a name keeps it."""
     names = ("task/lstm", "task/lstm[dropout=0]", "task/transformer")
     results = results_of(names, text="about task/lstm")

@@ -14,8 +14,14 @@ METRICS: dict[str, Any] = {
     "lossless": False,
 }
 SUBSETS: dict[str, Any] = {
-    "subsets": {"clean": {"examples": 1200, "bits_per_byte": 1.25, "sacrebleu": 3.5}, "leaked": {"examples": 0}},
-    "baselines": {"most_frequent": {"f1": 7.2, "length_mean": 3.0}, "ngram_5": {"bits_per_byte": 1.321}},
+    "subsets": {
+        "clean": {"examples": 1200, "bits_per_byte": 1.25, "sacrebleu": 3.5},
+        "leaked": {"examples": 0},
+    },
+    "baselines": {
+        "most_frequent": {"f1": 7.2, "length_mean": 3.0},
+        "ngram_5": {"bits_per_byte": 1.321},
+    },
 }
 
 

@@ -21,7 +21,11 @@ def test_each_chart_is_a_file_with_a_legend(three: dict[str, Any], tmp_path: Pat
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     figures = sorted((tmp_path / "figures").iterdir())
     assert len(figures) == page.count('aria-label="Chart"')
-    assert {path.name for path in figures} >= {"learning-curves-1.svg", "use-of-the-history-1.svg", "breakdown-1.svg"}
+    assert {path.name for path in figures} >= {
+        "learning-curves-1.svg",
+        "use-of-the-context-1.svg",
+        "breakdown-1.svg",
+    }
     for path in figures:
         image = Xml.fromstring(path.read_text(encoding="utf-8"))
         *legend, chart = image

@@ -13,7 +13,7 @@ import pytest
 
 from dialog.report.completion import complete
 from dialog.report.html import PRINTED, printed_parts, shares, write_html
-from dialog.report.sections.history import history
+from dialog.report.sections.context_use import context_use
 from dialog.report.sections.ratings import rating_fingerprint
 
 VOID = {"meta", "link", "img", "br", "input", "wbr"}
@@ -59,15 +59,26 @@ def test_hostile_text_adds_no_element_and_no_attribute(
 ) -> None:
     # long names make tables that continue below on paper
     harmless, evil = (
-        Page(re.sub('<div class="printed">.*?</div>', "", written(content, tmp_path), flags=re.DOTALL))
+        Page(
+            re.sub(
+                '<div class="printed">.*?</div>', "", written(content, tmp_path), flags=re.DOTALL
+            )
+        )
         for content in (results, hostile)
     )
-    # a truncated label adds a <title> with its full text, a slash in a name a <wbr>; nothing else may differ
+    # a truncated label adds a <title> with its full text, a slash in a name a <wbr>; nothing else
+    # may differ
     extra = ("title", "wbr")
-    assert [tag for tag in evil.tags if tag not in extra] == [tag for tag in harmless.tags if tag not in extra]
+    assert [tag for tag in evil.tags if tag not in extra] == [
+        tag for tag in harmless.tags if tag not in extra
+    ]
     assert not {"img", "link", "iframe", "object"} & set(evil.tags)
-    assert evil.tags.count("script") == 2, "the script of the page itself and the data of attention maps"
-    assert {(tag, name) for tag, name, _ in evil.attributes} == {(tag, name) for tag, name, _ in harmless.attributes}
+    assert evil.tags.count("script") == 2, (
+        "the script of the page itself and the data of attention maps"
+    )
+    assert {(tag, name) for tag, name, _ in evil.attributes} == {
+        (tag, name) for tag, name, _ in harmless.attributes
+    }
 
 
 def test_no_handlers_and_no_addresses(hostile: dict[str, Any], tmp_path: Path) -> None:
@@ -88,12 +99,19 @@ def test_hostile_text_stays_readable(hostile: dict[str, Any], tmp_path: Path) ->
     assert not set(text) & set("\x1b\u202e\x00")
 
 
-def test_the_page_loads_nothing_and_allows_one_script(results: dict[str, Any], tmp_path: Path) -> None:
+def test_the_page_loads_nothing_and_allows_one_script(
+    results: dict[str, Any], tmp_path: Path
+) -> None:
     html = written(results, tmp_path)
     (script,) = re.findall("<script>(.*?)</script>", html, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    assert f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'" in unescape(html)
-    assert set(re.findall(r"https?://[^\"' ]+", html)) <= {"http://www.w3.org/2000/svg"}, "SVG namespace"
+    assert (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'"
+        in unescape(html)
+    )
+    assert set(re.findall(r"https?://[^\"' ]+", html)) <= {"http://www.w3.org/2000/svg"}, (
+        "SVG namespace"
+    )
     assert "url(" not in html
     assert "@import" not in html
     assert "innerHTML" not in script
@@ -110,9 +128,21 @@ def test_the_page_shows_the_results_in_order(three: dict[str, Any], tmp_path: Pa
                 "Bits per byte, best first: lstm, transformer",
                 "Clean: dialogues that share no pair",
             ),
-            *("test, 7,740 responses in 1,000 dialogues", "1 h 07 min", "95 % intervals", "dialog compare hello"),
+            *(
+                "test, 7,740 responses in 1,000 dialogues",
+                "1 h 07 min",
+                "95 % intervals",
+                "dialog compare hello",
+            ),
             *("Parity contract", "✗ must be equal", "2 equal settings", "Likelihood", "5-gram"),
-            *("Generated responses", "human", "Cost", "Learning curves", "Use of the history", "Breakdown"),
+            *(
+                "Generated responses",
+                "human",
+                "Cost",
+                "Learning curves",
+                "Use of the context",
+                "Breakdown",
+            ),
             *(
                 "Calibration",
                 "Examples on which the contenders differ most",
@@ -143,11 +173,19 @@ def test_attention_maps_share_the_weights_of_a_page() -> None:
     assert shares([90_000, 90_000], 40_000) == [20_000, 20_000]
 
 
-def test_bold_cells_are_decided_and_nothing_else_is_bold(results: dict[str, Any], tmp_path: Path) -> None:
+def test_bold_cells_are_decided_and_nothing_else_is_bold(
+    results: dict[str, Any], tmp_path: Path
+) -> None:
     html = written(results, tmp_path)
     page = Page(html)
-    marked = [value for tag, name, value in page.attributes if (tag, name) == ("td", "class") and "decided" in value]
-    assert len(marked) == 3 * 4 * 3, "winner, difference and interval of four metrics on three subsets"
+    marked = [
+        value
+        for tag, name, value in page.attributes
+        if (tag, name) == ("td", "class") and "decided" in value
+    ]
+    assert len(marked) == 3 * 4 * 3, (
+        "winner, difference and interval of four metrics on three subsets"
+    )
     assert not {"b", "strong"} & set(page.tags)
     style = html[html.index("<style>") : html.index("</style>")]
     rules = re.findall(r"^(.*?) \{.*font-weight: (?:[6-9]00|bold)", style, re.MULTILINE)
@@ -156,21 +194,32 @@ def test_bold_cells_are_decided_and_nothing_else_is_bold(results: dict[str, Any]
 
 def test_every_table_has_its_source(three: dict[str, Any], tmp_path: Path) -> None:
     page = Page(written(three, tmp_path))
-    tables = page.tags.count("table") - 2 * 2  # those of attention maps: weights and strongest tokens of two models
+    # those of attention maps: weights and strongest tokens of two models
+    tables = page.tags.count("table") - 2 * 2
     assert tables > 10
     sources = [text for text in page.texts if text.startswith("Evaluation 0123456789ab")]
     assert len(sources) == tables
-    assert sum("nrefs:1|case:lc" in text for text in sources) == 2, "values and pairs of generation metrics"
+    assert sum("nrefs:1|case:lc" in text for text in sources) == 2, (
+        "values and pairs of generation metrics"
+    )
 
 
-def test_pairs_for_rating_do_not_show_the_contenders(results: dict[str, Any], tmp_path: Path) -> None:
+def test_pairs_for_rating_do_not_show_the_contenders(
+    results: dict[str, Any], tmp_path: Path
+) -> None:
     html = written(results, tmp_path)
-    section = html[html.index('<section id="rating"') : html.index("</section>", html.index('<section id="rating"'))]
+    section = html[
+        html.index('<section id="rating"') : html.index(
+            "</section>", html.index('<section id="rating"')
+        )
+    ]
     assert "lstm" not in section
     assert "transformer" not in section
     page = Page(section + "</section>")
     assert page.tags.count("li") >= 50
-    assert [value for _, name, value in page.attributes if name == "data-id"] == [f"r{n}" for n in range(50)]
+    assert [value for _, name, value in page.attributes if name == "data-id"] == [
+        f"r{n}" for n in range(50)
+    ]
     swapped = [pair | {"models": pair["models"][::-1]} for pair in results["rating"]]
     other = rating_fingerprint(results | {"rating": swapped})
     assert rating_fingerprint(results) in section
@@ -181,7 +230,13 @@ def test_a_page_of_the_longest_texts_is_below_2_mb(results: dict[str, Any], tmp_
     long = "长" * 5_000
     for key in ("samples", "disagreements", "rating"):
         results[key] = [
-            {"id": f"{key}{n}", "context": [long] * 40, "reference": long, "responses": [long, long], "models": [0, 1]}
+            {
+                "id": f"{key}{n}",
+                "context": [long] * 40,
+                "reference": long,
+                "responses": [long, long],
+                "models": [0, 1],
+            }
             for n in range(50 if key == "rating" else 12)
         ]
     tokens = {
@@ -192,7 +247,10 @@ def test_a_page_of_the_longest_texts_is_below_2_mb(results: dict[str, Any], tmp_
     for example in results["attention"]["examples"]:
         for entry in example["models"]:
             weights = [[[0.1] * 500] * 60] * 48
-            entry |= tokens | {"context_kinds": ["word"] * 500, "maps": [entry["maps"][0] | {"weights": weights}]}
+            entry |= tokens | {
+                "context_kinds": ["word"] * 500,
+                "maps": [entry["maps"][0] | {"weights": weights}],
+            }
     run = results["models"][0]["runs"][0]
     run["curve"] = [run["curve"][1] | {"target_tokens": n, "seconds": n} for n in range(2000)]
     for model in results["models"]:
@@ -212,7 +270,13 @@ def test_missing_parts_have_no_heading(bare: dict[str, Any], tmp_path: Path) -> 
 def test_any_number_of_models(results: dict[str, Any], tmp_path: Path, count: int) -> None:
     first = results["models"][0]
     results["models"] = [first | {"name": f"model {index}"} for index in range(count)]
-    results |= {"parity": [], "samples": [], "attention": {}, "disagreements": [], "differences": []}
+    results |= {
+        "parity": [],
+        "samples": [],
+        "attention": {},
+        "disagreements": [],
+        "differences": [],
+    }
     text = "".join(Page(written(results, tmp_path)).texts)
     assert all(f"model {index}" in text for index in range(count))
 
@@ -220,15 +284,19 @@ def test_any_number_of_models(results: dict[str, Any], tmp_path: Path, count: in
 def test_tables_wider_than_a_printed_page_continue_below(
     results_of: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
-    """A part has at most `PRINTED` characters, each column is in one part, and each part names its rows."""
+    """A part has at most `PRINTED` characters, each column is in one part, and each part names its
+    rows.
+    """
     results = results_of([f"model_{n}" for n in range(9)])
-    (table,) = history(complete(results)).tables
+    (table,) = context_use(complete(results)).tables
     parts = printed_parts(table)
     assert len(parts) > 1
     assert {part[0] for part in parts} == {0}
     assert [column for part in parts for column in part[1:]] == [*range(1, 10)]
     for part in parts:
-        assert all(sum(len(row[column].text) + 2 for column in part) <= PRINTED for row in table.rows)
+        assert all(
+            sum(len(row[column].text) + 2 for column in part) <= PRINTED for row in table.rows
+        )
     page = written(results, tmp_path)
     assert page.count('<div class="scroll wide"') == page.count('<div class="printed">') > 1
     assert ".wide { display: none; }" in page[page.index("@media print") :]
@@ -239,7 +307,9 @@ def test_equal_results_give_equal_files(results: dict[str, Any], tmp_path: Path)
     assert written(results, tmp_path) == written(results, tmp_path)
 
 
-def test_a_page_of_many_contenders_is_small(results_of: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+def test_a_page_of_many_contenders_is_small(
+    results_of: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
     page = written(results_of([f"task/model_{n}" for n in range(11)]), tmp_path)
     assert len(page.encode()) < 2_000_000
     assert "<h1>11 contenders</h1>" in page

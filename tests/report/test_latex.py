@@ -28,11 +28,18 @@ def test_captions_have_seeds_test_set_and_method(results: dict[str, Any]) -> Non
         caption = re.search(r"\\caption\{(.*)\}\n\\label", table)
         assert caption is not None
         assert "3 seeds each." in caption[1]
-        assert "Evaluation 0123456789ab, test split, 7,740 responses in 1,000 dialogues" in caption[1]
+        assert (
+            "Evaluation 0123456789ab, test split, 7,740 responses in 1,000 dialogues" in caption[1]
+        )
     likelihood = next(table for table in found if "Likelihood." in table)
     assert "t with Satterthwaite degrees of freedom" in likelihood
-    assert re.search(r"^Bits per byte \$\\downarrow\$ & \\textbf\{1\.\d{3} \$\\pm\$ ", likelihood, re.MULTILINE)
-    assert "contract. 1 of 2 settings that must be equal for a fair comparison differ: data hello. Settings" in found[0]
+    assert re.search(
+        r"^Bits per byte \$\\downarrow\$ & \\textbf\{1\.\d{3} \$\\pm\$ ", likelihood, re.MULTILINE
+    )
+    assert (
+        "contract. 1 of 2 settings that must be equal for a fair comparison differ: data hello."
+        " Settings" in found[0]
+    )
     assert "textbf" not in next(table for table in found if "caption{Cost" in table)
 
 
@@ -40,7 +47,11 @@ def test_rows_have_as_many_cells_as_columns(results: dict[str, Any], three: dict
     for variant in (results, three):
         for table in tables(to_latex(variant)):
             columns = len(re.search(r"\{(lr+)\}", table)[1])
-            rows = [line for line in table.splitlines() if line.endswith(r" \\") and "multicolumn" not in line]
+            rows = [
+                line
+                for line in table.splitlines()
+                if line.endswith(r" \\") and "multicolumn" not in line
+            ]
             assert rows
             assert {len(re.findall(r"(?<!\\)&", row)) + 1 for row in rows} == {columns}
 
@@ -48,7 +59,8 @@ def test_rows_have_as_many_cells_as_columns(results: dict[str, Any], three: dict
 def test_text_cannot_be_a_command() -> None:
     text = escape("\\input{/etc/passwd} $x$ 50% a_b ^~#& [*] -- ``'' \"<>|\n你好 é \x1b")
     assert text == (
-        r"\textbackslash{}input\{/etc/passwd\} \$x\$ 50\% a\_b \textasciicircum{}\textasciitilde{}\#\& "
+        r"\textbackslash{}input\{/etc/passwd\} \$x\$ 50\% a\_b"
+        r" \textasciicircum{}\textasciitilde{}\#\& "
         r"[*] -{}- "
         r"\textasciigrave{}\textasciigrave{}'{}' "
         r"\textquotedbl{}\textless{}\textgreater{}\textbar{}\textbackslash{}n"
@@ -65,10 +77,14 @@ def test_braces_of_hostile_results_are_balanced(hostile: dict[str, Any]) -> None
 
 
 def test_long_tables_are_split(results: dict[str, Any]) -> None:
-    for entries in (summary for model in results["models"] for summary in model["summary"].values()):
+    for entries in (
+        summary for model in results["models"] for summary in model["summary"].values()
+    ):
         entries |= {f"metric_{number}": entries["f1"] for number in range(10)}
     captions = re.findall(r"\\caption\{([\w ]+)\.", to_latex(results))
-    assert captions.count("Generated responses") == 4, "a table for each subset, and one of reference systems"
+    assert captions.count("Generated responses") == 4, (
+        "a table for each subset, and one of reference systems"
+    )
 
 
 def test_pairs_of_three_contenders_have_p_values(three: dict[str, Any]) -> None:
@@ -80,10 +96,14 @@ def test_pairs_of_three_contenders_have_p_values(three: dict[str, Any]) -> None:
 
 def test_a_table_fits_a_page(results: dict[str, Any]) -> None:
     """One group of rows too, as the pairs of many contenders."""
-    for entries in (summary for model in results["models"] for summary in model["summary"].values()):
+    for entries in (
+        summary for model in results["models"] for summary in model["summary"].values()
+    ):
         entries |= {f"metric_{number}": entries["f1"] for number in range(2 * MOST_ROWS)}
     tables = re.findall(r"\\toprule.*?\\bottomrule", to_latex(results), re.DOTALL)
-    assert max(table.count(r"\\") for table in tables) <= MOST_ROWS + 4, "the heads of table and group included"
+    assert max(table.count(r"\\") for table in tables) <= MOST_ROWS + 4, (
+        "the heads of table and group included"
+    )
     assert "metric_0" in "".join(tables).replace(r"\_", "_")
 
 
@@ -101,10 +121,14 @@ def test_the_verdict_is_a_paragraph(three: dict[str, Any]) -> None:
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
-def test_pdflatex_compiles_the_tables(hostile: dict[str, Any], three: dict[str, Any], tmp_path: Path) -> None:
+def test_pdflatex_compiles_the_tables(
+    hostile: dict[str, Any], three: dict[str, Any], tmp_path: Path
+) -> None:
     for variant in (hostile, three):
         (tmp_path / "t.tex").write_text(to_latex(variant), encoding="utf-8")
         (tmp_path / "document.tex").write_text(DOCUMENT, encoding="utf-8")
         command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "document.tex"]
-        compiled = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, errors="replace", check=False)
+        compiled = subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, errors="replace", check=False
+        )
         assert compiled.returncode == 0, compiled.stdout[-2000:]

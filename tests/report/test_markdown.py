@@ -17,7 +17,9 @@ def tables(text: str) -> list[list[list[str]]]:
     return [[cells(line) for line in block.splitlines()] for block in blocks]
 
 
-def test_tables_have_the_same_cells_in_each_row(results: dict[str, Any], hostile: dict[str, Any]) -> None:
+def test_tables_have_the_same_cells_in_each_row(
+    results: dict[str, Any], hostile: dict[str, Any]
+) -> None:
     for variant in (results, hostile):
         grids = tables(to_markdown(variant))
         assert len(grids) == 15
@@ -45,22 +47,30 @@ def test_a_command_cannot_close_its_code_block(results: dict[str, Any]) -> None:
 def test_numbers_and_line_breaks(results: dict[str, Any]) -> None:
     results["samples"][0]["context"] = ["one\ntwo", "a | b"]
     text = to_markdown(results)
-    assert re.search(r"^\| Bits per byte ↓ \| \*\*1\.\d{3} ± 0\.\d{3}\*\* \| 1\.\d{3} ± ", text, re.MULTILINE)
+    assert re.search(
+        r"^\| Bits per byte ↓ \| \*\*1\.\d{3} ± 0\.\d{3}\*\* \| 1\.\d{3} ± ", text, re.MULTILINE
+    )
     assert not re.search(r"^\| F1 .*\*\*", text, re.MULTILINE), "bold means decided"
     assert "one<br>two<br>a \\| b" in text
     assert "| ✗ must be equal |" in text
-    assert text.count("<br>0.500 bits per byte |") == 4, "beside the responses of examples that differ"
+    assert text.count("<br>0.500 bits per byte |") == 4, (
+        "beside the responses of examples that differ"
+    )
 
 
 def test_bare_results(bare: dict[str, Any]) -> None:
     text = to_markdown(bare)
-    for heading in ("parity", "Responses", "Environment", "Use of the history"):
+    for heading in ("parity", "Responses", "Environment", "Use of the context"):
         assert f"## {heading}" not in text
 
 
 def test_sections_of_long_tables_have_their_first_rows(three: dict[str, Any]) -> None:
     """Such as the tests of many pairs and metrics, and their p-values."""
-    more = [{**entry, "metric": f"metric_{n}"} for entry in three["differences"] for n in range(MOST_ROWS)]
+    more = [
+        {**entry, "metric": f"metric_{n}"}
+        for entry in three["differences"]
+        for n in range(MOST_ROWS)
+    ]
     parts = to_markdown({**three, "differences": [*three["differences"], *more]}).split("\n## ")
     statistics = next(part for part in parts if part.startswith("Statistics\n"))
     rows = [line for line in statistics.splitlines() if line.startswith("| ") and " − " in line]
@@ -70,7 +80,14 @@ def test_sections_of_long_tables_have_their_first_rows(three: dict[str, Any]) ->
 
 def test_verdict_warnings_and_sources(three: dict[str, Any]) -> None:
     text = to_markdown(three)
-    assert text.index("> ⚠ lstm: seed 2 diverged") < text.index("Bits per byte, best first: lstm") < text.index("## ")
+    assert (
+        text.index("> ⚠ lstm: seed 2 diverged")
+        < text.index("Bits per byte, best first: lstm")
+        < text.index("## ")
+    )
     assert text.index("## Parity contract") < text.index("## Likelihood")
-    assert text.count("Evaluation 0123456789ab, test split") == len(re.findall(r"^\| ---", text, re.MULTILINE)) - 3
+    assert (
+        text.count("Evaluation 0123456789ab, test split")
+        == len(re.findall(r"^\| ---", text, re.MULTILINE)) - 3
+    )
     assert "lstm leads until 18 s hello" in text

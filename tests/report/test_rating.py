@@ -36,10 +36,16 @@ STEPS = """
 
 
 @needs_chromium
-def test_keys_rate_pairs_and_a_new_rater_starts_blind(results: dict[str, Any], tmp_path: Path) -> None:
-    """Other keys do nothing; ratings that were not downloaded are discarded after a question only."""
+def test_keys_rate_pairs_and_a_new_rater_starts_blind(
+    results: dict[str, Any], tmp_path: Path
+) -> None:
+    """Other keys do nothing; ratings that were not downloaded are discarded after a question
+    only.
+    """
     write_html(results, tmp_path / "report.html")
-    seen, questions, stored = run_in_chromium((tmp_path / "report.html").read_text(encoding="utf-8"), STEPS, tmp_path)
+    seen, questions, stored = run_in_chromium(
+        (tmp_path / "report.html").read_text(encoding="utf-8"), STEPS, tmp_path
+    )
     complete = "50 of 50 rated; complete: download the ratings"
     assert seen == [
         ["0 of 50 rated", 0, False],

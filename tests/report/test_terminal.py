@@ -16,7 +16,8 @@ def test_printable_text_cannot_control_a_terminal(text: str) -> None:
     shown = printable(text)
     assert all(char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cs") for char in shown)
     assert all(
-        unicodedata.bidirectional(char) not in ("LRO", "RLO", "LRE", "RLE", "PDF", "LRI", "RLI") for char in shown
+        unicodedata.bidirectional(char) not in ("LRO", "RLO", "LRE", "RLE", "PDF", "LRI", "RLI")
+        for char in shown
     )
     shown.encode()
     assert printable(shown) == shown
@@ -33,7 +34,9 @@ def test_json_is_printable_and_unchanged(content: dict[str, str], indent: int | 
 
 
 def test_escapes() -> None:
-    assert printable("\x1b[31mred\x07 \u202eab \x9b\x7f") == "\\x1b[31mred\\x07 \\u202eab \\x9b\\x7f"
+    assert (
+        printable("\x1b[31mred\x07 \u202eab \x9b\x7f") == "\\x1b[31mred\\x07 \\u202eab \\x9b\\x7f"
+    )
     assert one_line("a\tb\nc") == "a\\tb\\nc"
 
 

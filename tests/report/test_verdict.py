@@ -21,7 +21,9 @@ def test_the_verdict_is_on_all_dialogues(results: dict[str, Any]) -> None:
 
 def test_several_pairs_have_a_line_each(results: dict[str, Any]) -> None:
     pairs = [("a", "b", "all"), ("a", "c", "all"), ("a", "b", "clean"), ("a", "c", "clean")]
-    results["verdicts"] = [{"a": a, "b": b, "subset": subset, "text": subset} for a, b, subset in pairs]
+    results["verdicts"] = [
+        {"a": a, "b": b, "subset": subset, "text": subset} for a, b, subset in pairs
+    ]
     results["rankings"] = []
     assert verdict_lines(results) == ["a and b: all", "a and c: all"]
     assert [*other_verdicts(results).values()] == [["a and b: clean", "a and c: clean"]]
@@ -40,7 +42,11 @@ def test_columns_are_aligned_and_decided_values_marked(results: dict[str, Any]) 
     start = next(index for index, line in enumerate(lines) if "p (Holm)" in line)
     table = lines[start : lines.index("", start)]
     assert table[1] == "-" * max(map(display_width, table))
-    ends = {match.end() for line in table if (match := re.search(r"^\S.*?(\[.*?\](?: pp)?(?: \*)?)", line))}
+    ends = {
+        match.end()
+        for line in table
+        if (match := re.search(r"^\S.*?(\[.*?\](?: pp)?(?: \*)?)", line))
+    }
     assert len(ends) == 1, "the intervals end in one column"
     bits = next(line for line in table if line.startswith("Bits per byte"))
     assert bits.count("*") == 3, "the winner, the difference and its interval"
@@ -61,8 +67,12 @@ def test_long_names_are_broken_into_lines(results: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("width", [80, 200])
-def test_many_contenders_have_a_row_each_the_best_first(results_of: Callable[..., dict[str, Any]], width: int) -> None:
-    names = [f"task/{name}" for name in ("lstm", "gru", "transformer", "hred", "lstm_to_transformer")]
+def test_many_contenders_have_a_row_each_the_best_first(
+    results_of: Callable[..., dict[str, Any]], width: int
+) -> None:
+    names = [
+        f"task/{name}" for name in ("lstm", "gru", "transformer", "hred", "lstm_to_transformer")
+    ]
     results = results_of(names, seeds=1)
     for model, bits in zip(results["models"], (1.5, 1.2, 1.4, 1.3, 1.1), strict=True):
         model["summary"]["all"]["bits_per_byte"]["mean"] = bits
@@ -96,10 +106,15 @@ def test_wide_characters_keep_the_columns(results: dict[str, Any]) -> None:
     lines = terminal_table(results).splitlines()
     head = next(line for line in lines if "模型" in line)
     first = next(line for line in lines if line.startswith("Bits per byte"))
-    assert display_width(head[: head.index("模型")]) + 4 == display_width(re.match(r".*?± \S+", first)[0])
+    assert display_width(head[: head.index("模型")]) + 4 == display_width(
+        re.match(r".*?± \S+", first)[0]
+    )
 
 
-NAMES = ("dailydialog/sankar2019/lstm_attention[model.decoder.attention=additive]", "an/" + "unbroken" * 6)
+NAMES = (
+    "dailydialog/sankar2019/lstm_attention[model.decoder.attention=additive]",
+    "an/" + "unbroken" * 6,
+)
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
@@ -120,7 +135,14 @@ def test_a_terminal_shows_the_main_figures_and_names_the_report(results: dict[st
     lines = terminal_table(results, 80).splitlines()
     rows = [line.partition("  ")[0] for line in lines if "±" in line and not line.startswith("±")]
     assert rows == [
-        *("Bits per byte ↓", "Perplexity per token ↓", "F1 ↑", "sacreBLEU ↑", "Distinct-2", "Words per response"),
+        *(
+            "Bits per byte ↓",
+            "Perplexity per token ↓",
+            "F1 ↑",
+            "sacreBLEU ↑",
+            "Distinct-2",
+            "Words per response",
+        ),
         "my_lab.warmth",
     ], "metrics that users add, but no variants of a metric"
     assert [line.split("  ")[0] for line in lines if line.startswith(("Param", "Train", "Time", "Peak"))] == [
@@ -132,15 +154,26 @@ def test_a_terminal_shows_the_main_figures_and_names_the_report(results: dict[st
 
 
 def test_settings_that_a_file_of_responses_lacks_are_one_line(results: dict[str, Any]) -> None:
-    what = ("tokenizer", ["a1", "unknown"]), ("lengths", ["7 turns", "unknown"]), ("precision", ["32-true", "16"])
-    results["parity"] = [{"what": name, "must": True, "equal": False, "values": values} for name, values in what]
+    what = (
+        ("tokenizer", ["a1", "unknown"]),
+        ("lengths", ["7 turns", "unknown"]),
+        ("precision", ["32-true", "16"]),
+    )
+    results["parity"] = [
+        {"what": name, "must": True, "equal": False, "values": values} for name, values in what
+    ]
     text = " ".join(terminal_table(results, 80).splitlines())
     assert "must be equal but not known for all contenders: tokenizer, lengths" in text
     assert text.count("must be equal") == 2
 
 
 def test_a_narrow_terminal_has_fewer_columns_or_several_tables(results: dict[str, Any]) -> None:
-    heads = [" ".join(line for line in terminal_table(results, width).splitlines()) for width in (200, 80, 50)]
+    heads = [
+        " ".join(line for line in terminal_table(results, width).splitlines())
+        for width in (200, 80, 50)
+    ]
     assert ["Prob. of" in head for head in heads] == [True, False, False]
     assert ["p (Holm)" in head for head in heads] == [True, False, True]
-    assert heads[2].count("Bits per byte") > heads[2].count("Parameters"), "a part without empty rows"
+    assert heads[2].count("Bits per byte") > heads[2].count("Parameters"), (
+        "a part without empty rows"
+    )

@@ -39,18 +39,30 @@ SETTINGS = [
     "preflight=false",
 ]
 SIZES = {
-    "lstm": ("quickstart/lstm_bahdanau", ["encoder.size=24", "decoder.size=24", "decoder.attention.size=16"]),
+    "lstm": (
+        "quickstart/lstm_bahdanau",
+        ["encoder.size=24", "decoder.size=24", "decoder.attention.size=16"],
+    ),
     "transformer": (
         "quickstart/transformer",
-        [f"{side}.{size}" for side in ("encoder", "decoder") for size in ("heads=2", "feed_forward_size=48")],
+        [
+            f"{side}.{size}"
+            for side in ("encoder", "decoder")
+            for size in ("heads=2", "feed_forward_size=48")
+        ],
     ),
 }
 
 
 def command(family: str, world: int, steps: int, folder: Path, *overrides: str) -> list[str]:
-    """Return the arguments that train a small network with dropout, BPE dropout and accumulation."""
+    """Return the arguments that train a small network with dropout, BPE dropout and
+    accumulation.
+    """
     recipe, sizes = SIZES[family]
-    own = [f"model.{size}" for size in sizes] + [f"trainer.max_steps={steps}", f"trainer.devices={world}"]
+    own = [f"model.{size}" for size in sizes] + [
+        f"trainer.max_steps={steps}",
+        f"trainer.devices={world}",
+    ]
     return ["train", recipe, *SETTINGS, *own, *overrides, "--output", str(folder)]
 
 
@@ -58,14 +70,23 @@ def has_lines(folder: Path, count: int) -> bool:
     return lines(folder) >= count
 
 
-def train(server: Server, family: str, world: int, folder: Path, *overrides: str, steps: int) -> Path:
+def train(
+    server: Server, family: str, world: int, folder: Path, *overrides: str, steps: int
+) -> Path:
     """Train without interruption."""
     complete(server.start(*command(family, world, steps, folder, *overrides), world=world), folder)
     return folder
 
 
 def train_with_kills(
-    server: Server, family: str, world: int, folder: Path, *overrides: str, kills: int, steps: int, seed: int
+    server: Server,
+    family: str,
+    world: int,
+    folder: Path,
+    *overrides: str,
+    kills: int,
+    steps: int,
+    seed: int,
 ) -> Path:
     """Train, killed and resumed at random steps."""
     chance = random.Random(seed)
@@ -83,8 +104,9 @@ def train_with_kills(
 def complete(training: Processes, folder: Path) -> None:
     """Wait for the end; resume once if gloo has crashed.
 
-    gloo of torch 2.13 crashes in about one of a hundred sharded trainings on a busy machine, with a double free in
-    ``gloo::transport::tcp::UnboundBuffer``. For the run this is a kill like any other.
+    gloo of torch 2.13 crashes in about one of a hundred sharded trainings on a busy machine, with a
+    double free in ``gloo::transport::tcp::UnboundBuffer``. For the run this is a kill like any
+    other.
     """
     codes = training.wait()
     if {-signal.SIGSEGV, -signal.SIGABRT} & set(codes):
@@ -95,7 +117,9 @@ def complete(training: Processes, folder: Path) -> None:
 
 def main() -> int:
     """Print the table; return 1 if a number differs."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--steps", type=int, default=120)
@@ -104,14 +128,23 @@ def main() -> int:
     options = parser.parse_args()
     root = options.folder.resolve()
     root.mkdir(parents=True, exist_ok=True)
-    print("| family | processes | SIGKILLs | logged numbers | that differ | weights | that differ |")
+    print(
+        "| family | processes | SIGKILLs | logged numbers | that differ | weights | that differ |"
+    )
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
     same = True
     with serving(root) as server:
         for family, world in product(options.families, options.worlds):
-            whole = train(server, family, world, root / f"{family}-{world}-whole", steps=options.steps)
-            folder, plan = root / f"{family}-{world}-killed", {"kills": options.kills, "steps": options.steps}
-            comparison = compare(whole, train_with_kills(server, family, world, folder, **plan, seed=world))
+            whole = train(
+                server, family, world, root / f"{family}-{world}-whole", steps=options.steps
+            )
+            folder, plan = (
+                root / f"{family}-{world}-killed",
+                {"kills": options.kills, "steps": options.steps},
+            )
+            comparison = compare(
+                whole, train_with_kills(server, family, world, folder, **plan, seed=world)
+            )
             numbers = " | ".join(str(number) for number in (options.kills, *astuple(comparison)))
             print(f"| {family} | {world} | {numbers} |", flush=True)
             same &= comparison.same

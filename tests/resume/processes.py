@@ -1,7 +1,8 @@
-"""The command line in real processes, forked from a server that has imported everything, so that they start at once.
+"""The command line in real processes, forked from a server that has imported everything, so that
+they start at once.
 
-``python processes.py`` is the server, which reads lines of JSON: it answers a line with ``arguments`` by the pid of a
-process that it has started, and ``{"wait": pid}`` by the exit code.
+``python processes.py`` is the server, which reads lines of JSON: it answers a line with
+``arguments`` by the pid of a process that it has started, and ``{"wait": pid}`` by the exit code.
 """
 
 from __future__ import annotations
@@ -52,7 +53,10 @@ class Processes:
     @property
     def output(self) -> str:
         """Standard output and error of all ranks."""
-        return "".join(path.read_text(encoding="utf-8") for path in sorted(self.log.parent.glob(f"{self.log.name}.*")))
+        return "".join(
+            path.read_text(encoding="utf-8")
+            for path in sorted(self.log.parent.glob(f"{self.log.name}.*"))
+        )
 
 
 def has_ended(pid: int) -> bool:
@@ -61,9 +65,14 @@ def has_ended(pid: int) -> bool:
 
 
 def children(pid: int) -> list[int]:
-    """Return the running processes that the main thread of a process has started; none if it has ended."""
+    """Return the running processes that the main thread of a process has started; none if it has
+    ended.
+    """
     try:
-        return [int(text) for text in Path(f"/proc/{pid}/task/{pid}/children").read_text("utf-8").split()]
+        return [
+            int(text)
+            for text in Path(f"/proc/{pid}/task/{pid}/children").read_text("utf-8").split()
+        ]
     except FileNotFoundError:
         return []
 
@@ -75,7 +84,11 @@ class Server:
         self.folder = folder
         self.count = 0
         self.process = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+            [sys.executable, __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
         )
 
     def ask(self, question: Mapping[str, Any]) -> int:
@@ -84,7 +97,9 @@ class Server:
         print(json.dumps(question), file=self.process.stdin, flush=True)
         return int(self.process.stdout.readline())
 
-    def start(self, *arguments: str, world: int = 1, environment: Mapping[str, str] | None = None) -> Processes:
+    def start(
+        self, *arguments: str, world: int = 1, environment: Mapping[str, str] | None = None
+    ) -> Processes:
         """Run ``dialog ARGUMENTS`` in ``world`` processes, as torchrun starts them."""
         self.count += 1
         log = self.folder / f"log-{self.count}"
@@ -94,7 +109,11 @@ class Server:
             variables = dict(environment or {})
             if world > 1:
                 variables |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world)}
-                variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "none"}
+                variables |= {
+                    "MASTER_ADDR": "127.0.0.1",
+                    "MASTER_PORT": port,
+                    "TORCHELASTIC_RUN_ID": "none",
+                }
                 variables |= {"GROUP_RANK": "0", "LOCAL_WORLD_SIZE": str(world)}
                 variables |= {"TORCHELASTIC_USE_AGENT_STORE": "False"}
             where = {"folder": str(self.folder), "log": f"{log}.{rank}"}

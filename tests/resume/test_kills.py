@@ -1,4 +1,6 @@
-"""Real trainings through the command line: killed, stopped by signals, out of disk space, resumed."""
+"""Real trainings through the command line: killed, stopped by signals, out of disk space,
+resumed.
+"""
 
 from __future__ import annotations
 
@@ -42,12 +44,16 @@ def resume(server: Server, folder: Path, *, world: int) -> None:
 
 
 def test_killed_run_is_the_uninterrupted_run(server: Server, alone: Path) -> None:
-    folder = train_with_kills(server, "lstm", 1, server.folder / "killed", kills=2, steps=STEPS, seed=0)
+    folder = train_with_kills(
+        server, "lstm", 1, server.folder / "killed", kills=2, steps=STEPS, seed=0
+    )
     assert compare(folder, alone).same
 
 
 @pytest.mark.parametrize(
-    ("number", "rank", "code"), [(signal.SIGTERM, 1, 143), (signal.SIGINT, 0, 130)], ids=["term 1", "int 0"]
+    ("number", "rank", "code"),
+    [(signal.SIGTERM, 1, 143), (signal.SIGINT, 0, 130)],
+    ids=["term 1", "int 0"],
 )
 def test_signal_to_any_rank_stops_all_at_one_step(
     server: Server, pair: Path, number: signal.Signals, rank: int, code: int
@@ -86,7 +92,8 @@ def test_sweep_and_tune_stopped_by_a_signal_say_what_to_do(server: Server) -> No
     outputs = [process.output for process in (sweeping, *tunings)]
     assert [process.wait() for process in (sweeping, *tunings)] == [[129], [130], [143]], outputs
     assert (
-        f"stopped by SIGHUP; resume the sweep: dialog-seq2seq sweep --resume {server.folder}/swept\n" in sweeping.output
+        "stopped by SIGHUP; resume the sweep: dialog-seq2seq sweep --resume"
+        f" {server.folder}/swept\n" in sweeping.output
     )
     interrupted, terminated = (tuning.output for tuning in tunings)
     assert "dialog: interrupted; tuning has no result, run it again\n" in interrupted
@@ -106,7 +113,9 @@ def test_full_disk_costs_no_checkpoint(server: Server, alone: Path) -> None:
     assert line.endswith(f"continue with: dialog-seq2seq train --resume {folder}")
     assert "Traceback" not in training.output
     assert 0 < step(folder) < STEPS
-    assert not [path.name for path in (folder / "checkpoints").iterdir() if path.name.startswith(".")]
+    assert not [
+        path.name for path in (folder / "checkpoints").iterdir() if path.name.startswith(".")
+    ]
     resume(server, folder, world=1)
     assert compare(folder, alone).same
 
@@ -117,7 +126,10 @@ def test_only_one_process_trains_in_a_folder(server: Server) -> None:
     first.until(partial(has_lines, folder, 3))
     second = server.start("train", "--resume", str(folder))
     assert second.wait() == [2]
-    assert second.output == f"dialog: {folder}: another process trains in it; wait until it ends, or stop it\n"
+    assert (
+        second.output
+        == f"dialog: {folder}: another process trains in it; wait until it ends, or stop it\n"
+    )
     before = lines(folder)
     first.until(partial(has_lines, folder, before + 3))
     first.send(signal.SIGTERM)

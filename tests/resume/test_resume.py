@@ -69,7 +69,9 @@ def same(one: object, other: object) -> bool:
     if isinstance(one, Tensor):
         return torch.equal(one, other)
     if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+        return one.keys() == other.keys() and all(
+            same(value, other[key]) for key, value in one.items()
+        )
     if isinstance(one, list | tuple):
         return len(one) == len(other) and all(map(same, one, other))
     return bool(one == other)
@@ -95,7 +97,11 @@ def checkpoint(folder: Path) -> dict[str, Any]:
         ),
         (
             "transformer",
-            ["optimizer.schedule={name: cosine}", "trainer.accumulate_grad_batches=3", "trainer.val_check_interval=5"],
+            [
+                "optimizer.schedule={name: cosine}",
+                "trainer.accumulate_grad_batches=3",
+                "trainer.val_check_interval=5",
+            ],
             [8, 6],
         ),
     ],
@@ -154,7 +160,9 @@ def test_full_disk_names_the_file_and_how_to_continue(
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int, int], None]:
-    """``sent(step, n, number)``: raise a signal in the n-th ``training_step`` or ``validation_step``."""
+    """``sent(step, n, number)``: raise a signal in the n-th ``training_step`` or
+    ``validation_step``.
+    """
 
     def set_up(name: str, place: int, number: int) -> None:
         calls, step = count(1), getattr(DialogModule, name)
@@ -173,9 +181,12 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int, int], None]:
     ("name", "place", "number", "steps"),
     [
         ("training_step", 1, signal.SIGINT, 1),  # within a step
-        ("training_step", 12, signal.SIGTERM, 6),  # in the last step, whose validation is then pending
-        ("validation_step", 1, signal.SIGHUP, 0),  # in a validation within an accumulation: nothing saved yet
-        ("validation_step", 4, signal.SIGUSR1, 3),  # in a validation after a step, which is repeated
+        # in the last step, whose validation is then pending
+        ("training_step", 12, signal.SIGTERM, 6),
+        # in a validation within an accumulation: nothing saved yet
+        ("validation_step", 1, signal.SIGHUP, 0),
+        # in a validation after a step, which is repeated
+        ("validation_step", 4, signal.SIGUSR1, 3),
     ],
 )
 def test_signal_saves_at_next_step_and_skips_validation(
@@ -200,7 +211,9 @@ def test_signal_saves_at_next_step_and_skips_validation(
     else:
         assert stop.value.code == (129 if number == signal.SIGHUP else 143)
         (message,) = [line for line in caplog.messages if "--resume" in line]
-    assert re.fullmatch(rf"stopped by {number.name}; resume at step {steps}: .* train --resume {folder}", message)
+    assert re.fullmatch(
+        rf"stopped by {number.name}; resume at step {steps}: .* train --resume {folder}", message
+    )
     assert len(validations(folder)) < len(validations(whole))
     assert (newest(folder / "checkpoints") is not None) == (steps > 0)
     if steps:
@@ -221,7 +234,9 @@ SHORT = [
 @pytest.fixture(scope="module")
 def whole(tiny: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An uninterrupted run."""
-    return train(tiny("transformer", *CHANCE, *SHORT), tmp_path_factory.mktemp("run") / "whole", quiet=True).folder
+    return train(
+        tiny("transformer", *CHANCE, *SHORT), tmp_path_factory.mktemp("run") / "whole", quiet=True
+    ).folder
 
 
 def validations(folder: Path) -> list[str]:
@@ -283,23 +298,36 @@ def test_finished_run_can_be_extended(
     assert [message for message in caplog.messages if "has finished at step 6" in message]
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
     longer = resume(folder, ["trainer.max_steps=9"], quiet=True)
-    straight = train(tiny("transformer", *CHANCE, *SHORT, "trainer.max_steps=9"), tmp_path / "nine", quiet=True)
+    straight = train(
+        tiny("transformer", *CHANCE, *SHORT, "trainer.max_steps=9"), tmp_path / "nine", quiet=True
+    )
     assert longer.steps == straight.steps == 9
     assert longer.target_tokens == straight.target_tokens
-    assert same(load_file(folder / "model.safetensors"), load_file(tmp_path / "nine" / "model.safetensors"))
+    assert same(
+        load_file(folder / "model.safetensors"), load_file(tmp_path / "nine" / "model.safetensors")
+    )
     assert resume(folder, quiet=True).steps == 9
 
 
-def test_commits_of_resumes_are_recorded(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commits_of_resumes_are_recorded(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = Path(shutil.copytree(whole, tmp_path / "moved"))
     (started,) = commits_of(folder)
-    for steps, commit in (7, started), (8, "0123456789ab"), (9, "0123456789ab"), (10, "ba9876543210"):
+    for steps, commit in (
+        (7, started),
+        (8, "0123456789ab"),
+        (9, "0123456789ab"),
+        (10, "ba9876543210"),
+    ):
         monkeypatch.setattr("dialog.runs.environment._git", lambda commit=commit: commit)
         resume(folder, [f"trainer.max_steps={steps}"], quiet=True)
     assert commits_of(folder) == [started, "0123456789ab", "ba9876543210"]
 
 
-@pytest.mark.parametrize("override", ["model.dropout=0", "trainer.accumulate_grad_batches=4", "seed=2", "data=builtin"])
+@pytest.mark.parametrize(
+    "override", ["model.dropout=0", "trainer.accumulate_grad_batches=4", "seed=2", "data=builtin"]
+)
 def test_override_that_changes_the_run_is_rejected(whole: Path, override: str) -> None:
     key = override.partition("=")[0]
     with pytest.raises(UserError, match=rf"^--resume: {re.escape(key)} cannot change within a run"):
@@ -310,11 +338,19 @@ def test_override_that_changes_the_run_is_rejected(whole: Path, override: str) -
     ("changes", "message"),
     [
         ({"corpus": ZEROS}, r"was trained on other data \(000000000000, now "),
-        ({"data_format": 3}, r"prepares the data in another way \(format \d\) than .* \(format 3\); resume with that"),
+        (
+            {"data_format": 3},
+            (
+                r"prepares the data in another way \(format \d\) than .* \(format 3\); resume with"
+                r" that"
+            ),
+        ),
         ({}, "prepares the data in another way"),  # settings that this version has added
     ],
 )
-def test_changed_data_are_rejected(whole: Path, tmp_path: Path, changes: dict[str, object], message: str) -> None:
+def test_changed_data_are_rejected(
+    whole: Path, tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
     folder = Path(shutil.copytree(whole, tmp_path / "moved"))
     (folder / "summary.json").unlink()
     environment = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
@@ -332,13 +368,17 @@ def test_changed_data_are_rejected(whole: Path, tmp_path: Path, changes: dict[st
 def test_run_that_imports_code_needs_trust(whole: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(whole, tmp_path / "moved"))
     recipe = (folder / "recipe.yaml").read_text(encoding="utf-8")
-    (folder / "recipe.yaml").write_text(recipe.replace("name: adamw", "name: evil.AdamW"), encoding="utf-8")
+    (folder / "recipe.yaml").write_text(
+        recipe.replace("name: adamw", "name: evil.AdamW"), encoding="utf-8"
+    )
     list_files(folder, LISTED)
     with pytest.raises(UserError, match=r"imports 'evil\.AdamW'"):
         resume(folder, quiet=True)
 
 
-def test_missing_prepared_data_are_prepared_again(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_prepared_data_are_prepared_again(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = Path(shutil.copytree(whole, tmp_path / "moved"))
     monkeypatch.setenv("DIALOG_CACHE", str(tmp_path / "empty"))
     (folder / "summary.json").unlink()
@@ -347,9 +387,22 @@ def test_missing_prepared_data_are_prepared_again(whole: Path, tmp_path: Path, m
     assert compare(folder, whole).same
 
 
-def test_early_stopping_is_resumed(tiny: Callable[..., Any], tmp_path: Path, power: Callable[[int], None]) -> None:
-    settings = ["optimizer.lr=0", "model.dropout=0", "checkpoint.patience=2", "trainer.val_check_interval=2"]
-    recipe = tiny("transformer", *settings, "trainer.max_steps=40", "trainer.log_every_n_steps=1", "preflight=false")
+def test_early_stopping_is_resumed(
+    tiny: Callable[..., Any], tmp_path: Path, power: Callable[[int], None]
+) -> None:
+    settings = [
+        "optimizer.lr=0",
+        "model.dropout=0",
+        "checkpoint.patience=2",
+        "trainer.val_check_interval=2",
+    ]
+    recipe = tiny(
+        "transformer",
+        *settings,
+        "trainer.max_steps=40",
+        "trainer.log_every_n_steps=1",
+        "preflight=false",
+    )
     power(1000)
     assert train(recipe, tmp_path / "whole", quiet=True).steps == 6
     power(5)
@@ -358,19 +411,33 @@ def test_early_stopping_is_resumed(tiny: Callable[..., Any], tmp_path: Path, pow
     power(1000)
     assert resume(tmp_path / "run", quiet=True).steps == 6
     assert compare(tmp_path / "run", tmp_path / "whole").same
-    assert resume(tmp_path / "run", ["checkpoint.patience=2"], quiet=True).steps == 6  # nothing changes
+    # nothing changes
+    assert resume(tmp_path / "run", ["checkpoint.patience=2"], quiet=True).steps == 6
     for name in ("summary.json", "model.safetensors"):  # killed after its last save
         (tmp_path / "run" / name).unlink()
     assert resume(tmp_path / "run", quiet=True).steps == 6
     assert compare(tmp_path / "run", tmp_path / "whole").same
     assert resume(tmp_path / "run", ["checkpoint={patience: 3}"], quiet=True).steps == 8
-    for change in ("checkpoint.monitor=validation/token_accuracy", "checkpoint.averaging={name: last}"):
-        with pytest.raises(UserError, match=rf"{change.partition('=')[0]} cannot change within a run"):
+    for change in (
+        "checkpoint.monitor=validation/token_accuracy",
+        "checkpoint.averaging={name: last}",
+    ):
+        with pytest.raises(
+            UserError, match=rf"{change.partition('=')[0]} cannot change within a run"
+        ):
             resume(tmp_path / "run", [change], quiet=True)
 
 
-def test_resumed_run_keeps_its_wandb_id(tiny: Callable[..., Any], tmp_path: Path, power: Callable[[int], None]) -> None:
-    settings = [*SHORT, "logger=wandb", "logger.mode=offline", "checkpoint.every_n_steps=1", "preflight=false"]
+def test_resumed_run_keeps_its_wandb_id(
+    tiny: Callable[..., Any], tmp_path: Path, power: Callable[[int], None]
+) -> None:
+    settings = [
+        *SHORT,
+        "logger=wandb",
+        "logger.mode=offline",
+        "checkpoint.every_n_steps=1",
+        "preflight=false",
+    ]
     recipe = tiny("transformer", *settings, "trainer.max_steps=4", "trainer.val_check_interval=8")
     power(5)
     with pytest.raises(PowerCut):

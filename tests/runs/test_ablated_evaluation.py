@@ -12,7 +12,7 @@ import dialog
 from dialog.errors import UserError
 from dialog.models.attention.heads import head_names
 from dialog.runs.evaluation.evaluate import evaluate
-from dialog.runs.evaluation.settings import current_evaluation
+from dialog.runs.evaluation.evaluated import current_evaluation
 
 HEAD = "decoder.layers.0.cross_attention.1"
 

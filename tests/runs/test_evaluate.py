@@ -52,7 +52,9 @@ def split() -> list[Example]:
     return list(examples(stream, ExampleRules(7, first_turns=True), Counter()))
 
 
-def evaluated(responder: Responder, split: list[Example], budget: int) -> tuple[list[Answered], dict[str, Any]]:
+def evaluated(
+    responder: Responder, split: list[Example], budget: int
+) -> tuple[list[Answered], dict[str, Any]]:
     aligned, evaluation = AlignmentCounts(), Evaluation(build_metrics([]))
     found = list(Evaluator(responder, GREEDY, budget).answers(iter(split), aligned))
     for each in found:
@@ -66,7 +68,9 @@ def test_every_example_once_and_in_order(
     monkeypatch.setattr("dialog.runs.evaluation.evaluator.BLOCK", 13)
     seen: list[int] = []
     for budget in BUDGETS:
-        found = list(Evaluator(responder, GREEDY, budget).answers(iter(split), progress=seen.append))
+        found = list(
+            Evaluator(responder, GREEDY, budget).answers(iter(split), progress=seen.append)
+        )
         assert [each.example for each in found] == split
     assert sum(seen) == len(BUDGETS) * len(split)
     assert list(Evaluator(responder, GREEDY, 100).answers(iter(()))) == []
@@ -82,8 +86,15 @@ def test_ranks_change_nothing(
     sent: list[list[Any]] = [[] for _ in range(world - 1)]
     counts = [AlignmentCounts() for _ in range(world)]
     for rank, blocks in enumerate(sent, 1):
-        share = {"rank": rank, "world": world, "gather": lambda own, to=blocks: to.append(own) or []}
-        assert list(Evaluator(responder, GREEDY, 700, **share).answers(iter(split), counts[rank])) == []
+        share = {
+            "rank": rank,
+            "world": world,
+            "gather": lambda own, to=blocks: to.append(own) or [],
+        }
+        assert (
+            list(Evaluator(responder, GREEDY, 700, **share).answers(iter(split), counts[rank]))
+            == []
+        )
     evaluation, others = Evaluation(build_metrics([])), zip(*sent, strict=True)
     first = Evaluator(responder, GREEDY, 700, world=world, gather=lambda own: [own, *next(others)])
     found = list(first.answers(iter(split), counts[0]))
@@ -93,45 +104,73 @@ def test_ranks_change_nothing(
     assert evaluation.metrics("validation", AlignmentCounts.total(counts)) == metrics
 
 
-def test_batches_change_nothing(responder: Responder, split: list[Example], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_change_nothing(
+    responder: Responder, split: list[Example], monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, metrics = evaluated(responder, split, BUDGETS[0])
     for budget in BUDGETS[1:]:
         for module in ("evaluator", "metrics"):
-            monkeypatch.setattr(f"dialog.runs.evaluation.{module}.BLOCK", 20 if budget == BUDGETS[1] else 4096)
+            monkeypatch.setattr(
+                f"dialog.runs.evaluation.{module}.BLOCK", 20 if budget == BUDGETS[1] else 4096
+            )
         found, again = evaluated(responder, split, budget)
-        assert [each.scored.nll for each in found] == pytest.approx([each.scored.nll for each in first], abs=1e-9)
+        assert [each.scored.nll for each in found] == pytest.approx(
+            [each.scored.nll for each in first], abs=1e-9
+        )
         assert [each.response.text for each in found] == [each.response.text for each in first]
         assert again.keys() == metrics.keys()
-        reliability = zip(again.pop("calibration")["bins"], metrics["calibration"]["bins"], strict=True)
+        reliability = zip(
+            again.pop("calibration")["bins"], metrics["calibration"]["bins"], strict=True
+        )
         assert all(row == pytest.approx(other, abs=1e-9) for row, other in reliability)
         for name in again:
             value = metrics[name]
-            assert again[name] == (pytest.approx(value, abs=1e-9) if isinstance(value, float) else value), name
+            assert again[name] == (
+                pytest.approx(value, abs=1e-9) if isinstance(value, float) else value
+            ), name
 
 
-@pytest.mark.parametrize("search", [{"name": "sampling"}, {"name": "delayed_beam", "delay": 6, "width": 2}])
-def test_first_turns_are_drawn_each_for_itself(responder: Responder, split: list[Example], search: Component) -> None:
-    """They have one empty source; neither the size of the batches nor the number of ranks changes a response."""
+@pytest.mark.parametrize(
+    "search", [{"name": "sampling"}, {"name": "delayed_beam", "delay": 6, "width": 2}]
+)
+def test_first_turns_are_drawn_each_for_itself(
+    responder: Responder, split: list[Example], search: Component
+) -> None:
+    """They have one empty source; neither the size of the batches nor the number of ranks changes a
+    response.
+    """
     first = [example for example in split if not example.context]
     drawn = [answered.response for answered in Evaluator(responder, search, 700).answers(split)]
     texts = {text for example, (text, *_) in zip(split, drawn, strict=True) if example in first}
     assert len(texts) > len(first) / 2 > 2
     for budget, world in ((1, 1), (150, 3)):
-        ranks = [Evaluator(responder, search, budget, rank=rank, world=world) for rank in range(world)]
-        shards = [{each.example.id: each.response for each in rank.answers(split)} for rank in ranks]
+        ranks = [
+            Evaluator(responder, search, budget, rank=rank, world=world) for rank in range(world)
+        ]
+        shards = [
+            {each.example.id: each.response for each in rank.answers(split)} for rank in ranks
+        ]
         responses = {name: response for shard in shards for name, response in shard.items()}
-        assert [responses[example.id].ids for example in split] == [response.ids for response in drawn]
+        assert [responses[example.id].ids for example in split] == [
+            response.ids for response in drawn
+        ]
     (alone,) = responder.respond([[]], search, ids=[first[-1].id])
     assert alone[0].ids == drawn[split.index(first[-1])].ids
 
 
 @torch.no_grad()
-def test_likelihood_agrees_with_a_loop_over_examples(responder: Responder, split: list[Example]) -> None:
+def test_likelihood_agrees_with_a_loop_over_examples(
+    responder: Responder, split: list[Example]
+) -> None:
     nll, tokens, correct = 0.0, 0, 0
     for example in split:
-        source, target = encode_example(responder.tokenizer, example, max_source=MAX_SOURCE, max_target=None)
+        source, target = encode_example(
+            responder.tokenizer, example, max_source=MAX_SOURCE, max_target=None
+        )
         read = torch.tensor([source])
-        logits = responder.model(read, torch.ones_like(read, dtype=torch.bool), torch.tensor([target[:-1]]))[0]
+        logits = responder.model(
+            read, torch.ones_like(read, dtype=torch.bool), torch.tensor([target[:-1]])
+        )[0]
         for scores, token in zip(logits.log_softmax(-1), target[1:], strict=True):
             nll -= scores[token].item()
             correct += int(scores.argmax()) == token
@@ -155,28 +194,42 @@ def test_scores_are_those_of_the_answers(
 ) -> None:
     answers = [each.scored.nll for each in Evaluator(responder, GREEDY, 700).answers(iter(split))]
     monkeypatch.setattr("dialog.runs.evaluation.evaluator.BLOCK", 13)
-    assert [scored.nll for scored in Evaluator(responder, GREEDY, 150).scores(split)] == pytest.approx(
-        answers, abs=1e-9
-    )
+    assert [
+        scored.nll for scored in Evaluator(responder, GREEDY, 150).scores(split)
+    ] == pytest.approx(answers, abs=1e-9)
 
 
 @torch.no_grad()
-def test_calibration_agrees_with_a_loop_over_tokens(responder: Responder, split: list[Example]) -> None:
+def test_calibration_agrees_with_a_loop_over_tokens(
+    responder: Responder, split: list[Example]
+) -> None:
     bins: dict[int, list[tuple[float, bool]]] = {}
     for example in split:
-        source, target = encode_example(responder.tokenizer, example, max_source=MAX_SOURCE, max_target=None)
+        source, target = encode_example(
+            responder.tokenizer, example, max_source=MAX_SOURCE, max_target=None
+        )
         read = torch.tensor([source])
         logits = responder.model(read, read != PAD, torch.tensor([target[:-1]]))[0]
         for scores, token in zip(logits.softmax(-1), target[1:], strict=True):
             confidence = scores.max().item()
-            bins.setdefault(math.ceil(10 * confidence), []).append((confidence, scores.argmax().item() == token))
+            bins.setdefault(math.ceil(10 * confidence), []).append(
+                (confidence, scores.argmax().item() == token)
+            )
     metrics = evaluated(responder, split, 500)[1]
     assert len(bins) > 4
-    means = [[sum(column) / len(pairs) for column in zip(*pairs, strict=True)] for _, pairs in sorted(bins.items())]
+    means = [
+        [sum(column) / len(pairs) for column in zip(*pairs, strict=True)]
+        for _, pairs in sorted(bins.items())
+    ]
     shown = metrics["calibration"]["bins"]
     assert [row["tokens"] for row in shown] == [len(pairs) for _, pairs in sorted(bins.items())]
-    assert [[row["confidence"], row["accuracy"]] for row in shown] == [pytest.approx(mean, abs=1e-9) for mean in means]
-    gaps = [len(bins[number]) * abs(mean[0] - mean[1]) for number, mean in zip(sorted(bins), means, strict=True)]
+    assert [[row["confidence"], row["accuracy"]] for row in shown] == [
+        pytest.approx(mean, abs=1e-9) for mean in means
+    ]
+    gaps = [
+        len(bins[number]) * abs(mean[0] - mean[1])
+        for number, mean in zip(sorted(bins), means, strict=True)
+    ]
     assert metrics["calibration_error"] == pytest.approx(sum(gaps) / metrics["tokens"], abs=1e-9)
 
 
@@ -224,9 +277,18 @@ FIELDS = [
 def test_files_of_a_split(trained: Callable[[str], Path], family: str) -> None:
     folder = trained(family) / "evaluation" / "test"
     names = {path.name for path in folder.iterdir()}
-    assert names == {"metrics.json", "responses.jsonl", "statistics.safetensors", "cost.json", "manifest.json"}
+    assert names == {
+        "metrics.json",
+        "responses.jsonl",
+        "statistics.safetensors",
+        "cost.json",
+        "manifest.json",
+    }
     cost = json.loads((folder / "cost.json").read_text(encoding="utf-8"))
-    rows = [json.loads(line) for line in (folder / "responses.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows = [
+        json.loads(line)
+        for line in (folder / "responses.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     dialogues = build_corpus(dialog.load(trained(family)).recipe).dialogues("test")
     expected = list(examples(dialogues, ExampleRules(7, first_turns=False), Counter()))
@@ -243,10 +305,17 @@ def test_files_of_a_split(trained: Callable[[str], Path], family: str) -> None:
     assert metrics["examples"] == cost["responses"] == len(rows)
     assert 0 < cost["decoding_seconds"] < 60
     assert metrics["nll_nats"] == pytest.approx(sum(row["nll"] for row in rows), rel=1e-12)
-    assert metrics["token_accuracy"] == sum(row["reference_correct"] for row in rows) / metrics["tokens"]
+    assert (
+        metrics["token_accuracy"]
+        == sum(row["reference_correct"] for row in rows) / metrics["tokens"]
+    )
     assert metrics["unknown_ratio"] == 0
     assert metrics["lossless"]
-    for name, field in {"tokens": "reference_tokens", "words": "reference_words", "bytes": "reference_bytes"}.items():
+    for name, field in {
+        "tokens": "reference_tokens",
+        "words": "reference_words",
+        "bytes": "reference_bytes",
+    }.items():
         assert metrics[name] == sum(row[field] for row in rows)
 
 
@@ -297,21 +366,29 @@ def test_no_answer_accuracy_without_questions() -> None:
 # ------------------------------------------------------------------ alignment
 
 
-def test_alignment_agrees_with_the_attention_maps(responder: Responder, split: list[Example]) -> None:
+def test_alignment_agrees_with_the_attention_maps(
+    responder: Responder, split: list[Example]
+) -> None:
     hits: Counter[str] = Counter()
     tokens = 0
     for example in split:
         pairs = alignment(responder.tokenizer, example, max_source=MAX_SOURCE)
-        source, target = encode_example(responder.tokenizer, example, max_source=MAX_SOURCE, max_target=None)
+        source, target = encode_example(
+            responder.tokenizer, example, max_source=MAX_SOURCE, max_target=None
+        )
         read = torch.tensor([source])
         for each in attention_maps(responder.model, read, read != PAD, torch.tensor([target[:-1]])):
             if each.kind == "cross":
                 for head, weights in enumerate(each.weights[0]):
-                    hits[f"{each.name}.{head}"] += sum(weights[t].argmax().item() == s for t, s in pairs.items())
+                    hits[f"{each.name}.{head}"] += sum(
+                        weights[t].argmax().item() == s for t, s in pairs.items()
+                    )
         tokens += len(pairs)
     metrics = evaluated(responder, split, 700)[1]
     assert metrics["copied_tokens"] == tokens > 10
-    assert metrics["alignment_heads"] == pytest.approx({name: each / tokens for name, each in hits.items()})
+    assert metrics["alignment_heads"] == pytest.approx(
+        {name: each / tokens for name, each in hits.items()}
+    )
     assert metrics["alignment_accuracy"] == max(metrics["alignment_heads"].values())
 
 

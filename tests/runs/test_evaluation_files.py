@@ -1,4 +1,6 @@
-"""Evaluations have hashes: changed files are detected, and a process that is killed leaves no mixture of two."""
+"""Evaluations have hashes: changed files are detected, and a process that is killed leaves no
+mixture of two.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ from dialog.data.reading.files import sha256
 from dialog.errors import UserError
 from dialog.runs.evaluation import evaluate as module
 from dialog.runs.evaluation.evaluate import evaluate
+from dialog.runs.evaluation.evaluated import Evaluated, current_evaluation
 from dialog.runs.evaluation.files import FILES, check_evaluation, replacing_evaluation
-from dialog.runs.evaluation.settings import Evaluated, current_evaluation
 from dialog.runs.folder import read_recipe
 from dialog.runs.verify import verify
 from dialog.training.checkpoints.manifest import read_manifest
@@ -31,7 +33,9 @@ def current(run: Path) -> Evaluated | None:
 
 def states(run: Path) -> dict[str, str]:
     """States of the evaluation of the test split, and of its files."""
-    return {file.file: file.state for file in verify(run) if file.file.startswith("evaluation/test")}
+    return {
+        file.file: file.state for file in verify(run) if file.file.startswith("evaluation/test")
+    }
 
 
 def better_metrics(path: Path) -> None:
@@ -54,10 +58,18 @@ def flipped_bit(path: Path) -> None:
 def test_manifest_lists_files_and_inputs(trained: Callable[[str], Path]) -> None:
     run = trained("transformer")
     folder = run / "evaluation" / "test"
-    hashes, metrics = read_manifest(folder), json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+    hashes, metrics = (
+        read_manifest(folder),
+        json.loads((folder / "metrics.json").read_text(encoding="utf-8")),
+    )
     assert hashes is not None
     # A comparison of the same run may have added its measurements.
-    assert hashes.keys() - {"history.json", "attention.json"} == {"weights", "settings", "data", *FILES}
+    assert hashes.keys() - {"context_use.json", "attention.json"} == {
+        "weights",
+        "settings",
+        "data",
+        *FILES,
+    }
     assert {name: hashes[name] for name in FILES} == {name: sha256(folder / name) for name in FILES}
     assert hashes["weights"] == metrics["weights"] == sha256(run / "model.safetensors")
     assert hashes["data"] == metrics["fingerprint"]
@@ -73,7 +85,9 @@ def test_manifest_lists_files_and_inputs(trained: Callable[[str], Path]) -> None
         ("cost.json", flipped_bit),
     ],
 )
-def test_changed_files_of_an_evaluation_are_errors(copied: Path, name: str, change: Callable[[Path], None]) -> None:
+def test_changed_files_of_an_evaluation_are_errors(
+    copied: Path, name: str, change: Callable[[Path], None]
+) -> None:
     assert current(copied) is not None
     file = copied / "evaluation" / "test" / name
     change(file)
@@ -81,7 +95,9 @@ def test_changed_files_of_an_evaluation_are_errors(copied: Path, name: str, chan
         current(copied)
     with pytest.raises(UserError, match=rf"test/{name}: has changed"):
         responses_contender(file.with_name("responses.jsonl"), "other")
-    assert [file for file, state in states(copied).items() if state != "intact"] == [f"evaluation/test/{name}"]
+    assert [file for file, state in states(copied).items() if state != "intact"] == [
+        f"evaluation/test/{name}"
+    ]
     done = CliRunner().invoke(verb, [str(copied)], standalone_mode=False)
     assert isinstance(done.exception, UserError)
     assert f"evaluation/test/{name}" in str(done.exception)
@@ -92,7 +108,9 @@ def test_changed_files_of_an_evaluation_are_errors(copied: Path, name: str, chan
         current(copied)
 
 
-def test_evaluation_of_an_older_version_is_used_with_a_warning(copied: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_evaluation_of_an_older_version_is_used_with_a_warning(
+    copied: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     before = current(copied)
     (copied / "evaluation" / "test" / "manifest.json").unlink()
     assert current(copied) == before
@@ -105,12 +123,17 @@ def test_evaluation_of_an_older_version_is_used_with_a_warning(copied: Path, cap
 def test_evaluation_of_other_weights_is_outdated(copied: Path) -> None:
     """As after an extended training, or in the folder of another run."""
     path = copied / "evaluation" / "test" / "manifest.json"
-    path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), "weights": "0" * 64}), encoding="utf-8")
+    path.write_text(
+        json.dumps({**json.loads(path.read_text(encoding="utf-8")), "weights": "0" * 64}),
+        encoding="utf-8",
+    )
     assert states(copied)["evaluation/test"] == "outdated"
     assert CliRunner().invoke(verb, [str(copied)], standalone_mode=False).exception is None
 
 
-@pytest.mark.parametrize("content", ['{"metrics.json": []}', "[" * 100_000, '["metrics.json"]', "\xff"])
+@pytest.mark.parametrize(
+    "content", ['{"metrics.json": []}', "[" * 100_000, '["metrics.json"]', "\xff"]
+)
 def test_damaged_manifest_of_an_evaluation_is_an_error(copied: Path, content: str) -> None:
     (copied / "evaluation" / "test" / "manifest.json").write_text(content, encoding="latin-1")
     for read in (current, verify):
@@ -122,7 +145,9 @@ def test_damaged_manifest_of_an_evaluation_is_an_error(copied: Path, content: st
 
 
 def killed_at(change: int, folder: Path) -> bool:
-    """Replace an evaluation in another process, killed before a change of the folder; return whether it was killed."""
+    """Replace an evaluation in another process, killed before a change of the folder; return
+    whether it was killed.
+    """
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
@@ -148,7 +173,9 @@ def write(folder: Path, content: str, write_text: Callable[..., object] = Path.w
 
 
 def test_a_kill_leaves_no_mixture_of_two_evaluations(tmp_path: Path) -> None:
-    """With metrics.json, all files are those of one evaluation, and a manifest lists them or is missing."""
+    """With metrics.json, all files are those of one evaluation, and a manifest lists them or is
+    missing.
+    """
     states = []
     for change in count():
         folder = tmp_path / str(change)
@@ -166,7 +193,9 @@ def test_a_kill_leaves_no_mixture_of_two_evaluations(tmp_path: Path) -> None:
     assert len(states) > 6
 
 
-def test_a_failed_evaluation_leaves_no_old_metrics(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_evaluation_leaves_no_old_metrics(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They would stand beside new responses."""
 
     def failing(*_: object) -> None:

@@ -16,18 +16,25 @@ import dialog
 from dialog.data.reading.files import sha256
 from dialog.errors import UserError
 from dialog.runs.evaluation.evaluate import evaluate
-from dialog.runs.evaluation.settings import Evaluated
+from dialog.runs.evaluation.evaluated import Evaluated
 from dialog.runs.train import train
 
 
 def dialogues(count: int, text: str) -> str:
-    rows = [{"id": f"d{number}", "turns": ["Hello .", f"{text} {number} .", "Bye ."]} for number in range(count)]
+    rows = [
+        {"id": f"d{number}", "turns": ["Hello .", f"{text} {number} .", "Bye ."]}
+        for number in range(count)
+    ]
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
 def corpus(folder: Path, test: str) -> Path:
     folder.mkdir()
-    for split, content in (("train", dialogues(8, "I am")), ("validation", dialogues(3, "You are")), ("test", test)):
+    for split, content in (
+        ("train", dialogues(8, "I am")),
+        ("validation", dialogues(3, "You are")),
+        ("test", test),
+    ):
         (folder / f"{split}.jsonl").write_text(content, encoding="utf-8")
     return folder
 
@@ -41,7 +48,13 @@ def trained_on_files(tiny: Callable[..., Any], tmp_path_factory: pytest.TempPath
         "trainer.max_steps=2",
         "trainer.log_every_n_steps=1",
     ]
-    recipe = tiny("transformer", "data.corpus={name: jsonl}", *data, "preflight=false", "generation.max_length=4")
+    recipe = tiny(
+        "transformer",
+        "data.corpus={name: jsonl}",
+        *data,
+        "preflight=false",
+        "generation.max_length=4",
+    )
     return train(recipe, root / "run", quiet=True).folder
 
 
@@ -69,7 +82,9 @@ def test_own_settings_have_the_folder_of_the_split(run: Path) -> None:
     """So has the same corpus in another place, and another number of tokens a batch."""
     folder, metrics = evaluated(run)
     assert folder == run / "evaluation" / "test"
-    assert {**metrics["generation"], "search": {"name": "greedy"}, "max_length": 4} == metrics["generation"]
+    assert {**metrics["generation"], "search": {"name": "greedy"}, "max_length": 4} == metrics[
+        "generation"
+    ]
     assert metrics["data"]["corpus"] == {"name": "jsonl"}
     assert metrics["data"]["max_source"] == 128
     moved = shutil.move(run.parent / "corpus", run.parent / "moved")
@@ -83,7 +98,11 @@ def test_other_settings_keep_the_evaluation(run: Path) -> None:
     before = {path: path.read_bytes() for path in own.iterdir()}
     folders = [
         evaluated(run, *overrides).folder.name
-        for overrides in (["generation.max_length=3"], ["generation.max_length=2"], ["data.context_turns=1"])
+        for overrides in (
+            ["generation.max_length=3"],
+            ["generation.max_length=2"],
+            ["data.context_turns=1"],
+        )
     ]
     assert len(set(folders)) == 3
     assert all(folder.startswith("test-") for folder in folders)
@@ -111,7 +130,9 @@ def test_name_is_the_folder_and_is_taken_once(run: Path) -> None:
     short = "generation.max_length=3"
     assert evaluated(run, short, name="short").folder == run / "evaluation" / "test-short"
     assert evaluated(run, short, name="short").metrics["generation"]["max_length"] == 3
-    with pytest.raises(UserError, match=r"--name short: .*test-short has an evaluation with other settings"):
+    with pytest.raises(
+        UserError, match=r"--name short: .*test-short has an evaluation with other settings"
+    ):
         evaluated(run, name="short")
     with pytest.raises(UserError, match=r"--name '\.\./x': use letters"):
         evaluated(run, name="../x")

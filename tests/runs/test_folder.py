@@ -54,7 +54,9 @@ def fill() -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_kill_leaves_no_run_or_one_to_resume(recipe: Recipe, prepared: Path, tmp_path: Path, at_sync: At) -> None:
+def test_kill_leaves_no_run_or_one_to_resume(
+    recipe: Recipe, prepared: Path, tmp_path: Path, at_sync: At
+) -> None:
     """SIGKILL at each fsync while a run is created."""
     store = Store(prepared, "validation")
     exists = []
@@ -78,7 +80,9 @@ def test_kill_leaves_no_run_or_one_to_resume(recipe: Recipe, prepared: Path, tmp
     assert exists.count(True) > 1  # of the last ones, one was killed
 
 
-def test_full_disk_leaves_no_run(recipe: Recipe, prepared: Path, tmp_path: Path, at_sync: At) -> None:
+def test_full_disk_leaves_no_run(
+    recipe: Recipe, prepared: Path, tmp_path: Path, at_sync: At
+) -> None:
     store = Store(prepared, "validation")
     for number in range(1, 8):
         at_sync(number, fill)
@@ -90,7 +94,9 @@ def test_full_disk_leaves_no_run(recipe: Recipe, prepared: Path, tmp_path: Path,
         assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_created_meanwhile_is_not_replaced(recipe: Recipe, prepared: Path, tmp_path: Path, at_sync: At) -> None:
+def test_a_run_created_meanwhile_is_not_replaced(
+    recipe: Recipe, prepared: Path, tmp_path: Path, at_sync: At
+) -> None:
     store, folder = Store(prepared, "validation"), tmp_path / "run"
 
     def create() -> None:
@@ -98,7 +104,10 @@ def test_a_run_created_meanwhile_is_not_replaced(recipe: Recipe, prepared: Path,
         (folder / "recipe.yaml").write_text("mine")
 
     at_sync(1, create)
-    with pytest.raises(UserError, match="exists"), opened(folder, recipe, store, first=True, resumed=False):
+    with (
+        pytest.raises(UserError, match="exists"),
+        opened(folder, recipe, store, first=True, resumed=False),
+    ):
         pass
     assert (folder / "recipe.yaml").read_text() == "mine"
     assert list(tmp_path.iterdir()) == [folder]
@@ -111,7 +120,8 @@ def test_resume_removes_what_a_kill_left(recipe: Recipe, prepared: Path, tmp_pat
     (folder / "attention" / "step-12").mkdir(parents=True)
     kept = [folder / "attention" / "step-12" / name for name in ("98.json", "98.npz")]
     left = [
-        path.with_name(f".{path.name}.0123abcd") for path in (*kept, folder / "metrics.jsonl", folder / "initial.json")
+        path.with_name(f".{path.name}.0123abcd")
+        for path in (*kept, folder / "metrics.jsonl", folder / "initial.json")
     ]
     for path in (*kept, *left):
         path.write_text("{}")

@@ -17,7 +17,9 @@ from dialog.training.checkpoints.manifest import list_files
 CONTEXT = ["Hello, I booked three nights.", "Welcome.", "Which day is it?"]
 
 
-def complaint(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+def complaint(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> str:
     """The error of ``dialog respond``: one line, exit code 2."""
     monkeypatch.setattr(sys, "argv", ["dialog", "respond", str(folder)])
     with pytest.raises(SystemExit) as stop:
@@ -45,7 +47,9 @@ def test_folder_of_several_runs_names_one(copied: Path, tmp_path: Path) -> None:
     inner = tmp_path / "compared" / "runs" / "lstm" / "seed-1"
     inner.parent.mkdir(parents=True)
     copied.rename(inner)
-    with pytest.raises(dialog.UserError, match=r"no recipe.yaml; a run folder below it is .*lstm/seed-1$"):
+    with pytest.raises(
+        dialog.UserError, match=r"no recipe.yaml; a run folder below it is .*lstm/seed-1$"
+    ):
         dialog.load(tmp_path / "compared")
 
 
@@ -87,7 +91,9 @@ def test_weights_of_another_architecture(
     copied: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recipe = copied / "recipe.yaml"
-    recipe.write_text(recipe.read_text(encoding="utf-8").replace("embedding_size: 24", "embedding_size: 32"))
+    recipe.write_text(
+        recipe.read_text(encoding="utf-8").replace("embedding_size: 24", "embedding_size: 32")
+    )
     list_files(copied, LISTED)
     assert "does not fit the recipe" in complaint(copied, monkeypatch, capsys)
 
@@ -112,7 +118,9 @@ def test_public_names_are_listed() -> None:
     assert set(dialog.__all__) <= set(dir(dialog))
 
 
-def test_a_run_in_the_current_folder_has_its_name(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_in_the_current_folder_has_its_name(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(copied)
     assert dialog.load(".").name == dialog.load(copied).name != ""
 
@@ -131,7 +139,8 @@ def test_int8_responds_and_keeps_float32_scores(run: dialog.Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lacks_vnni", "message"), [(True, r"^precision int8: .*VNNI"), (False, r"^precision int8: .*additive")]
+    ("lacks_vnni", "message"),
+    [(True, r"^precision int8: .*VNNI"), (False, r"^precision int8: .*additive")],
 )
 def test_int8_without_its_products(
     run: dialog.Run, monkeypatch: pytest.MonkeyPatch, lacks_vnni: bool, message: str
@@ -162,7 +171,8 @@ def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A module that creates a file when it is imported; the path of that file."""
     mark = tmp_path / "imported"
     text = (
-        f"from pathlib import Path\nfrom dialog.generation.searches.greedy import Greedy\nPath({str(mark)!r}).touch()\n"
+        "from pathlib import Path\nfrom dialog.generation.searches.greedy import"
+        f" Greedy\nPath({str(mark)!r}).touch()\n"
     )
     (tmp_path / "foreign_parts.py").write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
@@ -183,7 +193,11 @@ def tampered(folder: Path, place: str, name: str) -> None:
 
 @pytest.mark.parametrize("place", PARTS)
 def test_recipe_of_a_run_imports_nothing(
-    copied: Path, place: str, foreign: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    copied: Path,
+    place: str,
+    foreign: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     tampered(copied, place, "foreign_parts.Greedy")
     line = complaint(copied, monkeypatch, capsys)

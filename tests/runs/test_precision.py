@@ -15,9 +15,12 @@ from dialog.cli import program
 from dialog.errors import UserError
 from dialog.models.inference import has_int8
 from dialog.runs.evaluation.evaluate import evaluate
-from dialog.runs.evaluation.settings import current_evaluation
+from dialog.runs.evaluation.evaluated import current_evaluation
 
-CASES = ["bfloat16", pytest.param("int8", marks=pytest.mark.skipif(not has_int8("cpu"), reason="no VNNI"))]
+CASES = [
+    "bfloat16",
+    pytest.param("int8", marks=pytest.mark.skipif(not has_int8("cpu"), reason="no VNNI")),
+]
 LIKELIHOODS = ("nll_nats", "bits_per_byte", "token_accuracy", "calibration_error")
 
 

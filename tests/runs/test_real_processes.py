@@ -42,7 +42,9 @@ def test_signal_ends_a_verb_with_its_code_and_one_line(
     shutil.copytree(trained("lstm"), run, dirs_exist_ok=True)
     what = str(run) if verb == "evaluate" else "quickstart/transformer"
     before = {path for path in run.rglob("*") if path.is_file()}
-    running = server.start(verb, what, "data.corpus.size=300000", world=1, environment={"DIALOG_CACHE": str(cache)})
+    running = server.start(
+        verb, what, "data.corpus.size=300000", world=1, environment={"DIALOG_CACHE": str(cache)}
+    )
     running.until(lambda: any(cache.rglob("*")))
     running.send(number)
     assert running.wait() == [code], running.output

@@ -28,16 +28,30 @@ SPLITS = {
 def write_corpus(folder: Path) -> Path:
     folder.mkdir()
     for split, dialogues in SPLITS.items():
-        rows = [{"id": f"{split}-{number}", "turns": turns} for number, turns in enumerate(dialogues)]
-        (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        rows = [
+            {"id": f"{split}-{number}", "turns": turns} for number, turns in enumerate(dialogues)
+        ]
+        (folder / f"{split}.jsonl").write_text(
+            "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
+        )
     return folder
 
 
 @pytest.fixture(scope="module")
 def trained_on_leaks(tiny: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("leaks")
-    data = ["data.corpus={name: jsonl}", f"data.path={write_corpus(root / 'corpus')}", "preflight=false"]
-    recipe = tiny("transformer", *data, "trainer.max_steps=2", "trainer.log_every_n_steps=1", "generation.max_length=4")
+    data = [
+        "data.corpus={name: jsonl}",
+        f"data.path={write_corpus(root / 'corpus')}",
+        "preflight=false",
+    ]
+    recipe = tiny(
+        "transformer",
+        *data,
+        "trainer.max_steps=2",
+        "trainer.log_every_n_steps=1",
+        "generation.max_length=4",
+    )
     return train(recipe, root / "run", quiet=True).folder
 
 
@@ -75,12 +89,19 @@ def test_rows_do_not_depend_on_the_model(trained_on_leaks: Path) -> None:
 def test_a_run_folder_without_its_training_split(
     trained_on_leaks: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Another machine without the corpus: metrics and responses are written, reference rows and subsets are not."""
+    """Another machine without the corpus: metrics and responses are written, reference rows and
+    subsets are not.
+    """
     corpus = Path(shutil.copytree(trained_on_leaks.parent / "corpus", tmp_path / "corpus"))
     (corpus / "train.jsonl").unlink()
     with caplog.at_level(logging.WARNING, "dialog"):
-        evaluated = evaluate(dialog.load(trained_on_leaks, overrides=[f"data.path={corpus}"]), "test", quiet=True)
-    assert [record.getMessage()[:16] for record in caplog.records] == ["no reference row", "train_copy_ratio"]
+        evaluated = evaluate(
+            dialog.load(trained_on_leaks, overrides=[f"data.path={corpus}"]), "test", quiet=True
+        )
+    assert [record.getMessage()[:16] for record in caplog.records] == [
+        "no reference row",
+        "train_copy_ratio",
+    ]
     assert "train.jsonl" in caplog.text
     assert not {"subsets", "baselines"} & evaluated.metrics.keys()
     assert "leaked" not in load_file(evaluated.folder / "statistics.safetensors")

@@ -18,7 +18,13 @@ from dialog.data.tokenizers.tokenizer import EOS, OTHER, SELF
 from dialog.errors import UserError
 
 CONTEXT = ["Hello, I booked three nights.", "Welcome.", "Which day is it?"]
-CONTEXTS = [CONTEXT, CONTEXT[:1], ["A table for six, please."], [*CONTEXT, "It is Monday.", "What is my name?"], []]
+CONTEXTS = [
+    CONTEXT,
+    CONTEXT[:1],
+    ["A table for six, please."],
+    [*CONTEXT, "It is Monday.", "What is my name?"],
+    [],
+]
 
 SEARCHES = [
     {"name": "greedy"},
@@ -34,7 +40,9 @@ SEARCHES = [
 # ------------------------------------------------------------------ self-contained folder
 
 
-def test_moved_run_gives_the_same_responses(run: dialog.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_moved_run_gives_the_same_responses(
+    run: dialog.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without prepared data, from a copy of three files."""
     moved = tmp_path / "elsewhere" / "mine"
     moved.mkdir(parents=True)
@@ -43,7 +51,9 @@ def test_moved_run_gives_the_same_responses(run: dialog.Run, tmp_path: Path, mon
     monkeypatch.setenv("DIALOG_CACHE", str(tmp_path / "empty"))
     monkeypatch.chdir(moved.parent)
     again = dialog.load("mine")
-    assert [each.text for each in again.respond_batch(CONTEXTS)] == [each.text for each in run.respond_batch(CONTEXTS)]
+    assert [each.text for each in again.respond_batch(CONTEXTS)] == [
+        each.text for each in run.respond_batch(CONTEXTS)
+    ]
     assert again.score(CONTEXT, "Monday.") == run.score(CONTEXT, "Monday.")
     assert not (tmp_path / "empty").exists()
 
@@ -60,7 +70,9 @@ def test_moved_run_gives_the_same_responses(run: dialog.Run, tmp_path: Path, mon
         (["Hello ."], None, "response: expected a string, not None"),
     ],
 )
-def test_text_of_another_type_is_named(run: dialog.Run, context: list[str], response: str, message: str) -> None:
+def test_text_of_another_type_is_named(
+    run: dialog.Run, context: list[str], response: str, message: str
+) -> None:
     with pytest.raises(TypeError, match=message):
         run.score(context, response)
 
@@ -82,12 +94,16 @@ def test_batch_and_single_responses_agree(run: dialog.Run) -> None:
 
 
 def test_a_reply_is_a_table_in_a_notebook(run: dialog.Run) -> None:
-    reply = run.respond(["<script>1</script> $x$ \x1b", "Hi & bye"], {"name": "beam", "candidates": 3})
+    reply = run.respond(
+        ["<script>1</script> $x$ \x1b", "Hi & bye"], {"name": "beam", "candidates": 3}
+    )
     table = Xml.fromstring(reply._repr_html_().replace("<br>", "<br/>"))
     assert "mathjax_ignore" in table.attrib["class"]
     assert "".join(table.find("caption").itertext()) == "<script>1</script> $x$ \\x1bHi & bye"
     cells = [["".join(cell.itertext()) for cell in row] for row in table.findall("tr")[1:]]
-    assert cells == [[item.text, f"{item.score:.2f}", str(item.tokens)] for item in reply.candidates]
+    assert cells == [
+        [item.text, f"{item.score:.2f}", str(item.tokens)] for item in reply.candidates
+    ]
 
 
 def test_draws_for_equal_contexts(run: dialog.Run) -> None:
@@ -102,7 +118,10 @@ def test_draws_for_equal_contexts(run: dialog.Run) -> None:
     one, other, two, three = drawn([hello, bye, hello, hello])
     assert [one, other] == [*drawn([hello]), *drawn([bye])]
     assert len({tuple(reply[0]) for reply in (one, two, three)}) == 3
-    assert drawn([hello, hello, bye], ["7", "8", "7"])[1:] == [*drawn([hello], ["8"]), *drawn([bye], ["7"])]
+    assert drawn([hello, hello, bye], ["7", "8", "7"])[1:] == [
+        *drawn([hello], ["8"]),
+        *drawn([bye], ["7"]),
+    ]
     with pytest.raises(UserError, match="1 ids for 2 contexts"):
         drawn([hello, bye], ["7"])
 
@@ -116,12 +135,18 @@ def test_a_string_is_not_a_context(run: dialog.Run) -> None:
 
 @pytest.mark.parametrize("search", SEARCHES, ids=lambda search: search["name"])
 def test_candidate_score_is_the_score_of_its_text(run: dialog.Run, search: dict[str, Any]) -> None:
-    """Up to the rounding of float32, for responses whose text encodes to the generated tokens, with an end token."""
+    """Up to the rounding of float32, for responses whose text encodes to the generated tokens, with
+    an end token.
+    """
     checked = 0
-    for context, reply in zip(CONTEXTS, run.respond_batch(CONTEXTS, {**search, "max_length": 100}), strict=True):
+    for context, reply in zip(
+        CONTEXTS, run.respond_batch(CONTEXTS, {**search, "max_length": 100}), strict=True
+    ):
         for candidate in reply.candidates:
             if [*run.tokenizer.encode(candidate.text), EOS] == list(candidate.ids):
-                assert run.score(context, candidate.text) == pytest.approx(candidate.score, abs=3e-5)
+                assert run.score(context, candidate.text) == pytest.approx(
+                    candidate.score, abs=3e-5
+                )
                 assert math.fsum(candidate.token_scores) == candidate.score
                 checked += 1
     assert checked
@@ -135,7 +160,9 @@ def test_scores_are_log_probabilities(run: dialog.Run) -> None:
 
 
 def test_outer_white_space_of_a_context_does_not_matter(run: dialog.Run) -> None:
-    assert run.score([f" \n{turn}\t" for turn in CONTEXT], "Monday.") == run.score(CONTEXT, "Monday.")
+    assert run.score([f" \n{turn}\t" for turn in CONTEXT], "Monday.") == run.score(
+        CONTEXT, "Monday."
+    )
 
 
 def test_search_may_set_length_limits(run: dialog.Run) -> None:
@@ -233,4 +260,7 @@ def test_context_is_limited_to_context_turns(copied: Path) -> None:
     long, short = [*before, *CONTEXT], CONTEXT[-2:]
     assert run.respond(long).text == run.respond(short).text
     assert run.score(long, "Yes.") == run.score(short, "Yes.")
-    assert run.attention(long, "Yes.")["context_tokens"] == run.attention(short, "Yes.")["context_tokens"]
+    assert (
+        run.attention(long, "Yes.")["context_tokens"]
+        == run.attention(short, "Yes.")["context_tokens"]
+    )

@@ -45,7 +45,9 @@ def test_training_never_overwrites_a_run(tiny: Callable[..., Any], copied: Path)
     assert {path: path.read_bytes() for path in copied.rglob("*") if path.is_file()} == before
 
 
-def test_run_folder_is_complete_and_reproducible(trained: Callable[[str], Path], tmp_path: Path) -> None:
+def test_run_folder_is_complete_and_reproducible(
+    trained: Callable[[str], Path], tmp_path: Path
+) -> None:
     """The same recipe and seed give the same weights."""
     folder = trained("transformer")
     names = {path.name for path in folder.iterdir()}
@@ -53,7 +55,9 @@ def test_run_folder_is_complete_and_reproducible(trained: Callable[[str], Path],
         "recipe.yaml", "environment.json", "tokenizer.json", "tokenizer_config.json", "checkpoints",
         "model.safetensors", "metrics.jsonl", "attention", "evaluation",
     }  # fmt: skip
-    again = dialog.train(dialog.compose(str(folder / "recipe.yaml")), tmp_path / "again", quiet=True)
+    again = dialog.train(
+        dialog.compose(str(folder / "recipe.yaml")), tmp_path / "again", quiet=True
+    )
     assert (again.folder / "recipe.yaml").read_text() == (folder / "recipe.yaml").read_text()
     first, second = (dialog.load(each).model.state_dict() for each in (folder, again.folder))
     assert all(torch.equal(value, second[name]) for name, value in first.items())
@@ -75,11 +79,15 @@ def test_check_of_a_recipe_downloads_nothing() -> None:
     ).recipe
     assert check_recipe(recipe) == 1
     for read in (build_corpus, prepare_data):
-        with pytest.raises(UserError, match=r"^data\.corpus: dailydialog is missing and DIALOG_OFFLINE"):
+        with pytest.raises(
+            UserError, match=r"^data\.corpus: dailydialog is missing and DIALOG_OFFLINE"
+        ):
             read(recipe)
 
 
-def test_bpe_dropout_changes_training_and_needs_byte_bpe(tiny: Callable[..., Any], tmp_path: Path) -> None:
+def test_bpe_dropout_changes_training_and_needs_byte_bpe(
+    tiny: Callable[..., Any], tmp_path: Path
+) -> None:
     few = ("trainer.max_steps=3", "trainer.val_check_interval=3")
     tokens = []
     for name, chance in (("without", 0.0), ("with", 0.5), ("again", 0.5)):
@@ -96,7 +104,9 @@ def test_finish_tells_divergence_from_too_few_steps(tmp_path: Path) -> None:
     end = partial(finish, tmp_path, None, seconds=0.0, target_tokens=0)
     with pytest.raises(UserError, match="no validation was run"):
         end()
-    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "validation/loss": 1.5}\n', encoding="utf-8")
+    (tmp_path / "metrics.jsonl").write_text(
+        '{"step": 1, "validation/loss": 1.5}\n', encoding="utf-8"
+    )
     with pytest.raises(DivergedError, match=r"checkpoint\.monitor was finite in no validation"):
         end()
 
@@ -106,9 +116,13 @@ def test_recipe_of_a_run_finds_its_corpus_from_every_folder(
 ) -> None:
     turns = [{"turns": ["Hello !", "Hi !", "Good bye ."]}] * 4
     for split in ("train", "validation", "test"):
-        (tmp_path / f"{split}.jsonl").write_text("\n".join(map(json.dumps, turns)), encoding="utf-8")
+        (tmp_path / f"{split}.jsonl").write_text(
+            "\n".join(map(json.dumps, turns)), encoding="utf-8"
+        )
     monkeypatch.chdir(tmp_path)
-    recipe = tiny("lstm", "data.corpus={name: jsonl}", "data.path=.", "trainer.max_steps=1", "preflight=false")
+    recipe = tiny(
+        "lstm", "data.corpus={name: jsonl}", "data.path=.", "trainer.max_steps=1", "preflight=false"
+    )
     run = dialog.train(recipe, Path("run"), quiet=True).folder.resolve()
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")

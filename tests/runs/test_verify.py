@@ -1,4 +1,6 @@
-"""Verified run folders: changed files are detected, weights are rebuilt, equal weights are equal bytes."""
+"""Verified run folders: changed files are detected, weights are rebuilt, equal weights are equal
+bytes.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ CONTEXT = ["Hello, I booked three nights.", "Welcome.", "Which day is it?"]
 
 
 def damaged(folder: Path) -> dict[str, tuple[str, str]]:
-    return {file.file: (file.state, file.remedy) for file in verify(folder) if file.state != "intact"}
+    return {
+        file.file: (file.state, file.remedy) for file in verify(folder) if file.state != "intact"
+    }
 
 
 def flip(path: Path, place: int, bit: int = 0) -> None:
@@ -52,7 +56,9 @@ def test_bit_flips_are_detected(copied: Path) -> None:
     for _ in range(40):
         place, bit = chance.randrange(size), chance.randrange(8)
         flip(copied / WEIGHTS, place, bit)
-        with pytest.raises(UserError, match=rf"{WEIGHTS}: has changed.*rebuild it from checkpoints/best\.ckpt"):
+        with pytest.raises(
+            UserError, match=rf"{WEIGHTS}: has changed.*rebuild it from checkpoints/best\.ckpt"
+        ):
             dialog.load(copied)
         flip(copied / WEIGHTS, place, bit)
     assert dialog.load(copied)
@@ -80,7 +86,9 @@ def test_run_of_an_older_version_loads_with_a_warning(
     again = dialog.load(copied)
     (message,) = caplog.messages
     assert "not verified, it has no manifest.json" in message
-    assert again.score(CONTEXT, "Monday.") == dialog.load(trained("transformer")).score(CONTEXT, "Monday.")
+    assert again.score(CONTEXT, "Monday.") == dialog.load(trained("transformer")).score(
+        CONTEXT, "Monday."
+    )
     with pytest.raises(UserError, match="cannot be verified"):
         verify(copied)
     resume(copied, quiet=True)
@@ -130,7 +138,9 @@ def test_names_of_a_manifest_cannot_control_the_terminal(copied: Path) -> None:
 # ------------------------------------------------------------------ the weights
 
 
-@pytest.mark.parametrize("damage", [Path.unlink, lambda path: flip(path, 9000)], ids=["missing", "changed"])
+@pytest.mark.parametrize(
+    "damage", [Path.unlink, lambda path: flip(path, 9000)], ids=["missing", "changed"]
+)
 def test_resume_rebuilds_the_weights(copied: Path, damage: Callable[[Path], None]) -> None:
     """A run that has ended gets the same bytes again; without best.ckpt the error states it."""
     before = (copied / WEIGHTS).read_bytes()
@@ -156,7 +166,9 @@ def test_weights_have_metadata_and_follow_the_umask(trained: Callable[[str], Pat
         "target_embedding.table.weight": "head.weight",
     }.items()  # fmt: skip
     longer = read_recipe(folder, ["trainer.max_steps=7", "checkpoint.patience=1", "logger=none"])
-    assert recipe_hash(longer) == recipe_hash(recipe) != recipe_hash(read_recipe(folder, ["seed=9"]))
+    assert (
+        recipe_hash(longer) == recipe_hash(recipe) != recipe_hash(read_recipe(folder, ["seed=9"]))
+    )
 
 
 def test_safetensors_library_reads_the_file(tmp_path: Path) -> None:
@@ -167,7 +179,10 @@ def test_safetensors_library_reads_the_file(tmp_path: Path) -> None:
     write_safetensors(tmp_path / "file", tensors, {"b": "2", "a": "1"})
     read = load_file(tmp_path / "file")
     assert read.keys() == tensors.keys()
-    assert all(torch.equal(read[name], value) and read[name].dtype == value.dtype for name, value in tensors.items())
+    assert all(
+        torch.equal(read[name], value) and read[name].dtype == value.dtype
+        for name, value in tensors.items()
+    )
     with safe_open(tmp_path / "file", framework="pt") as file:
         assert file.metadata() == {"a": "1", "b": "2"}
 
@@ -184,15 +199,23 @@ rebuild_weights(folder, read_recipe(folder), Tokenizer.load(folder / "tokenizer.
 
 
 def test_weights_are_equal_bytes_in_every_process(copied: Path) -> None:
-    """Embeddings are tied, so there are several names to write; the order of a set depends on the process."""
+    """Embeddings are tied, so there are several names to write; the order of a set depends on the
+    process.
+    """
     before = (copied / WEIGHTS).read_bytes()
     (copied / WEIGHTS).unlink()
-    subprocess.run([sys.executable, "-c", WRITE, str(copied)], env={**os.environ, "PYTHONHASHSEED": "1"}, check=True)
+    subprocess.run(
+        [sys.executable, "-c", WRITE, str(copied)],
+        env={**os.environ, "PYTHONHASHSEED": "1"},
+        check=True,
+    )
     assert (copied / WEIGHTS).read_bytes() == before
 
 
 def test_tied_weights_are_stored_once(copied: Path) -> None:
-    """The names of a tied parameter may have equal tensors of their own, as those of sharded runs."""
+    """The names of a tied parameter may have equal tensors of their own, as those of sharded
+    runs.
+    """
     best = SafeCheckpointIO().load_checkpoint(copied / "checkpoints" / "best.ckpt")
     state = {name: value.clone() for name, value in best["state_dict"].items()}
     tokenizer = Tokenizer.load(copied / "tokenizer.json")
@@ -217,13 +240,17 @@ class Stop(Callback):
             raise PowerCutError
 
     def check(self) -> None:
-        best = SafeCheckpointIO().load_checkpoint(self.folder / "checkpoints" / "best.ckpt")["state_dict"]
+        best = SafeCheckpointIO().load_checkpoint(self.folder / "checkpoints" / "best.ckpt")[
+            "state_dict"
+        ]
         for name, value in dialog.load(self.folder).model.state_dict().items():
             assert torch.equal(best[f"model.{name}"], value)
 
 
 @pytest.mark.parametrize("averaging", ["null", "{name: ema, decay: 0.9}"])
-def test_stopped_run_has_the_best_weights(tiny: Callable[..., Any], tmp_path: Path, averaging: str) -> None:
+def test_stopped_run_has_the_best_weights(
+    tiny: Callable[..., Any], tmp_path: Path, averaging: str
+) -> None:
     stop = Stop(tmp_path / "run")
     recipe = tiny("transformer", f"checkpoint.averaging={averaging}", "preflight=false")
     with pytest.raises(PowerCutError):

@@ -70,7 +70,10 @@ class Client(NamedTuple):
 def messages(*turns: str) -> list[dict[str, str]]:
     """The turns as messages, the last one of the user."""
     roles = ("user", "assistant")
-    return [{"role": roles[(len(turns) - 1 - number) % 2], "content": text} for number, text in enumerate(turns)]
+    return [
+        {"role": roles[(len(turns) - 1 - number) % 2], "content": text}
+        for number, text in enumerate(turns)
+    ]
 
 
 @contextmanager

@@ -63,7 +63,10 @@ def test_model_without_attention(client: Client, run: Run, monkeypatch: pytest.M
     monkeypatch.setattr(Run, "attention", lambda *_: AttentionReading(maps=[]))
     assert client.post("/attention", {"context": CONTEXT, "response": "Hi ."}).json == {"maps": []}
     answer = client.post("/attention", {"context": CONTEXT, "response": "Hi .", "format": "html"})
-    assert (answer.status, answer.error) == (409, f"{run.name} has no attention; there is nothing to draw")
+    assert (answer.status, answer.error) == (
+        409,
+        f"{run.name} has no attention; there is nothing to draw",
+    )
 
 
 @pytest.mark.parametrize(
@@ -98,7 +101,9 @@ def test_description_has_all_routes_and_no_open_end(client: Client) -> None:
     described = client.get("/openapi.json").json
     routes = [route for route in client.service.starlette.routes if isinstance(route, Route)]
     methods = {
-        route.path.replace(":path}", "}"): {method.lower() for method in route.methods or () if method != "HEAD"}
+        route.path.replace(":path}", "}"): {
+            method.lower() for method in route.methods or () if method != "HEAD"
+        }
         for route in routes
     }
     assert {path: set(operations) for path, operations in described["paths"].items()} == methods
@@ -115,11 +120,18 @@ def test_replies_are_as_described(client: Client) -> None:
         ("/v1/models/{name}", "get"): client.get("/v1/models").json["data"][0],
         ("/openapi.json", "get"): client.get("/openapi.json").json,
         (CHAT, "post"): client.chat("Hi .").json,
-        ("/attention", "post"): client.post("/attention", {"context": CONTEXT, "response": "Fine ."}).json,
+        ("/attention", "post"): client.post(
+            "/attention", {"context": CONTEXT, "response": "Fine ."}
+        ).json,
     }
     described = client.get("/openapi.json").json
     for (path, method), content in answers.items():
-        check(described, described["paths"][path][method]["responses"]["200"], "application/json", content)
+        check(
+            described,
+            described["paths"][path][method]["responses"]["200"],
+            "application/json",
+            content,
+        )
     operation = described["paths"][CHAT]["post"]
     for chunk in stream.events:
         check(described, operation["responses"]["200"], "text/event-stream", chunk)
@@ -162,7 +174,9 @@ def test_requests_are_accepted_as_described(client: Client, fields: dict[str, ob
         assert answer.status == 200
 
 
-def check(described: dict[str, Any], place: dict[str, Any], media_type: str, content: object) -> None:
+def check(
+    described: dict[str, Any], place: dict[str, Any], media_type: str, content: object
+) -> None:
     """Raise ValidationError unless the content is as the schema of a request or response says."""
     schema = place["content"][media_type]["schema"]
     Draft202012Validator({**schema, "components": described["components"]}).validate(content)

@@ -44,7 +44,9 @@ def test_stream_is_the_same_response_in_pieces(client: Client, run: Run) -> None
     assert len({chunk["id"] for chunk in (*chunks, end, usage)}) == 1
 
 
-def test_search_that_does_not_stream_is_one_piece(client: Client, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_that_does_not_stream_is_one_piece(
+    client: Client, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     beam = {"name": "beam", "width": 3}
     monkeypatch.setattr(run.recipe.generation, "search", beam)
     _, piece, _ = client.chat(*TURNS, stream=True).events
@@ -58,7 +60,9 @@ def test_content_may_be_a_list_of_texts(client: Client) -> None:
 
 
 def test_seed_repeats_a_drawn_response(client: Client) -> None:
-    drawn = [client.chat(*TURNS, temperature=1.5, seed=seed).reply for seed in (*range(8), *range(8))]
+    drawn = [
+        client.chat(*TURNS, temperature=1.5, seed=seed).reply for seed in (*range(8), *range(8))
+    ]
     assert drawn[:8] == drawn[8:]
     assert len(set(drawn)) > 1
 
@@ -70,8 +74,12 @@ def test_responses_without_a_seed_differ(client: Client) -> None:
 def test_several_responses(client: Client, run: Run) -> None:
     choices = client.chat(*TURNS, n=3, temperature=1.2, seed=1).json["choices"]
     assert [choice["index"] for choice in choices] == [0, 1, 2]
-    expected = run.responder.respond([TURNS], {"name": "sampling", "temperature": 1.2, "candidates": 3}, ids=["1"])
-    assert [choice["message"]["content"] for choice in choices] == [candidate.text for candidate in expected[0]]
+    expected = run.responder.respond(
+        [TURNS], {"name": "sampling", "temperature": 1.2, "candidates": 3}, ids=["1"]
+    )
+    assert [choice["message"]["content"] for choice in choices] == [
+        candidate.text for candidate in expected[0]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -105,14 +113,18 @@ def test_a_search_that_draws_within_another_takes_the_seed(
     assert len({client.chat(*TURNS).reply for _ in range(8)}) > 1
 
 
-def test_temperature_of_zero_is_greedy(client: Client, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_temperature_of_zero_is_greedy(
+    client: Client, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     greedy = client.chat(*TURNS).reply
     monkeypatch.setattr(run.recipe.generation, "search", {"name": "sampling", "temperature": 1.5})
     assert client.chat(*TURNS, temperature=0).reply == greedy
 
 
 def test_limits_of_tokens_lower_the_run_s(client: Client, run: Run) -> None:
-    full, longer, short = (client.chat(*TURNS, **fields) for fields in ({}, {"max_tokens": 10**6}, {"max_tokens": 2}))
+    full, longer, short = (
+        client.chat(*TURNS, **fields) for fields in ({}, {"max_tokens": 10**6}, {"max_tokens": 2})
+    )
     assert longer.reply == full.reply
     assert run.respond(TURNS).candidates[0].tokens > 2
     assert short.json["choices"][0]["finish_reason"] == "length"
@@ -121,22 +133,40 @@ def test_limits_of_tokens_lower_the_run_s(client: Client, run: Run) -> None:
 
 
 def test_frequency_penalty_is_the_constraint(client: Client, run: Run) -> None:
-    penalised = run.responder.respond([TURNS], {"name": "greedy", "frequency_penalty": 2.0})[0][0].text
+    penalised = run.responder.respond([TURNS], {"name": "greedy", "frequency_penalty": 2.0})[0][
+        0
+    ].text
     assert client.chat(*TURNS, frequency_penalty=2.0).reply == penalised
 
 
 def test_settings_of_the_search_are_those_of_recipes(client: Client, run: Run) -> None:
     sampling = {"temperature": 1.5, "top_k": 20, "top_p": 0.9, "min_p": 0.01, "typical_p": 0.95}
-    drawn = run.responder.respond([TURNS], {"name": "sampling", **sampling, "repetition_penalty": 1.3}, ids=["1"])
+    drawn = run.responder.respond(
+        [TURNS], {"name": "sampling", **sampling, "repetition_penalty": 1.3}, ids=["1"]
+    )
     assert client.chat(*TURNS, **sampling, repetition_penalty=1.3, seed=1).reply == drawn[0][0].text
     assert client.chat(*TURNS, temperature=2, top_k=1).reply == client.chat(*TURNS).reply
-    penalised = run.responder.respond([TURNS], {"name": "greedy", "repetition_penalty": 5.0})[0][0].text
+    penalised = run.responder.respond([TURNS], {"name": "greedy", "repetition_penalty": 5.0})[0][
+        0
+    ].text
     assert client.chat(*TURNS, repetition_penalty=5.0).reply == penalised
 
 
 def test_fields_that_change_nothing_are_ignored(client: Client) -> None:
-    fields = {"user": "x", "metadata": {}, "logprobs": False, "tools": [], "stop": None, "presence_penalty": 0}
-    body = {"messages": messages(*TURNS), "response_format": {"type": "text"}, "tool_choice": "auto", **fields}
+    fields = {
+        "user": "x",
+        "metadata": {},
+        "logprobs": False,
+        "tools": [],
+        "stop": None,
+        "presence_penalty": 0,
+    }
+    body = {
+        "messages": messages(*TURNS),
+        "response_format": {"type": "text"},
+        "tool_choice": "auto",
+        **fields,
+    }
     body["messages"][1] |= {"refusal": None, "annotations": [], "tool_calls": None}
     assert client.post(CHAT, body).reply == client.chat(*TURNS).reply
 
@@ -148,8 +178,14 @@ def test_fields_that_change_nothing_are_ignored(client: Client) -> None:
         ({"messages": messages("a") * 201}, "messages"),
         ({"messages": [{"role": "system", "content": "Be kind ."}]}, "messages.0.role"),
         ({"messages": [{"role": "user", "content": 5}]}, "messages.0.content"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages.0.content.0.type"),
-        ({"messages": [{"role": "user", "content": "a", "tool_calls": [{}]}]}, "messages.0.tool_calls"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+            "messages.0.content.0.type",
+        ),
+        (
+            {"messages": [{"role": "user", "content": "a", "tool_calls": [{}]}]},
+            "messages.0.tool_calls",
+        ),
         ({"messages": [{"role": "assistant", "content": "a"}]}, "messages"),
         ({"temperature": "warm"}, "temperature"),
         ({"temperature": 2.5}, "temperature"),
@@ -194,7 +230,9 @@ def test_parallel_chats_get_the_responses_of_sequential_ones(client: Client, run
     contexts = [(f"Anna has {number} apples .", "Fine .", "How many ?") for number in range(50)]
     with ThreadPoolExecutor(25) as pool:
         replies = list(pool.map(lambda turns: client.chat(*turns).reply, contexts))
-        drawn = list(pool.map(lambda turns: client.chat(*turns, temperature=1.2, seed=4).reply, contexts))
+        drawn = list(
+            pool.map(lambda turns: client.chat(*turns, temperature=1.2, seed=4).reply, contexts)
+        )
     assert replies == [run.respond(context).text for context in contexts]
     assert drawn == [client.chat(*context, temperature=1.2, seed=4).reply for context in contexts]
     assert len(set(replies)) > 1

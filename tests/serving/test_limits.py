@@ -38,27 +38,47 @@ def test_other_hosts_and_origins_are_rejected(client: Client) -> None:
 
 def test_key_is_needed_where_one_is_set(locked: Client) -> None:
     assert locked.get("/").status == locked.get("/healthz", Host="service.example").status == 200
-    for headers in ({}, {"Authorization": "secret"}, {"Authorization": "Bearer wrong"}, {"Authorization": "Bearer é"}):
+    for headers in (
+        {},
+        {"Authorization": "secret"},
+        {"Authorization": "Bearer wrong"},
+        {"Authorization": "Bearer é"},
+    ):
         assert locked.get("/v1/models", **headers).status == 401, headers
     assert locked.get("/v1/models", Authorization="Bearer secret").status == 200
     assert "secret" not in locked.get("/").text
 
 
-def test_a_proxy_passes_its_own_name_where_a_key_is_set(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_passes_its_own_name_where_a_key_is_set(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     services = []
     with monkeypatch.context() as patched:
-        patched.setattr(server.uvicorn.Server, "run", lambda server, sockets: services.append(server.config.app))
+        patched.setattr(
+            server.uvicorn.Server, "run", lambda server, sockets: services.append(server.config.app)
+        )
         for token in ("", "secret"):
             server.serve(run, "127.0.0.1", 0, token, keep_alive=75)
     assert [app.hosts for app in services] == [server.LOCAL_NAMES, ()]
     with serving(Service(run, token="secret")) as proxied:
-        headers = {"Host": "chat.example.org", "Authorization": "Bearer secret", "Origin": "https://chat.example.org"}
+        headers = {
+            "Host": "chat.example.org",
+            "Authorization": "Bearer secret",
+            "Origin": "https://chat.example.org",
+        }
         assert proxied.get("/v1/models", **headers).status == 200
-        assert proxied.get("/v1/models", **headers | {"Origin": "https://evil.example"}).status == 403
+        assert (
+            proxied.get("/v1/models", **headers | {"Origin": "https://evil.example"}).status == 403
+        )
 
 
 def test_every_response_has_safe_headers(client: Client) -> None:
-    for answer in (client.get("/"), client.get("/missing"), client.get("/", Host="evil.example"), client.chat("Hi .")):
+    for answer in (
+        client.get("/"),
+        client.get("/missing"),
+        client.get("/", Host="evil.example"),
+        client.chat("Hi ."),
+    ):
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["x-frame-options"] == "DENY"
         assert answer.headers["cache-control"] == "no-store"
@@ -75,7 +95,11 @@ def test_every_response_has_safe_headers(client: Client) -> None:
         (b"[" * 60_000, 400, "Invalid JSON: recursion limit exceeded"),
         (b'{"messages": [{"role": "user", "content": "\xff"}]}', 400, "Invalid JSON"),
         (b'{"messages": [{"role": "user", "content": "\\ud800"}]}', 400, "Invalid JSON"),
-        (b'{"messages": [{"role": "user", "content": "' + b"a" * MOST_BYTES + b'"}]}', 413, "the body is longer than"),
+        (
+            b'{"messages": [{"role": "user", "content": "' + b"a" * MOST_BYTES + b'"}]}',
+            413,
+            "the body is longer than",
+        ),
     ],
 )
 def test_bodies_that_cannot_be_read(client: Client, body: bytes, status: int, message: str) -> None:
@@ -89,7 +113,10 @@ def test_other_paths_methods_and_types(client: Client) -> None:
     assert client.get(CHAT).status == 405
     assert client.get(CHAT).headers["allow"] == "POST"
     answer = client.post(CHAT, {}, Content_Type="text/plain")
-    assert (answer.status, answer.error) == (415, "send JSON, with `Content-Type: application/json`")
+    assert (answer.status, answer.error) == (
+        415,
+        "send JSON, with `Content-Type: application/json`",
+    )
 
 
 @pytest.mark.parametrize(
@@ -97,14 +124,21 @@ def test_other_paths_methods_and_types(client: Client) -> None:
     [
         b"",
         b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ",
-        b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-        b"Content-Length: 9\r\n\r\n{",
+        (
+            b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type:"
+            b" application/json\r\nContent-Length: 9\r\n\r\n{"
+        ),
     ],
     ids=["nothing", "half a header", "half a body"],
 )
-def test_slow_requests_are_disconnected(run: Run, monkeypatch: pytest.MonkeyPatch, head: bytes) -> None:
+def test_slow_requests_are_disconnected(
+    run: Run, monkeypatch: pytest.MonkeyPatch, head: bytes
+) -> None:
     monkeypatch.setattr(server, "REQUEST_SECONDS", 2)
-    with serving(Service(run)) as client, socket.create_connection(("127.0.0.1", client.port)) as slow:
+    with (
+        serving(Service(run)) as client,
+        socket.create_connection(("127.0.0.1", client.port)) as slow,
+    ):
         slow.settimeout(0.1)
         slow.sendall(head)
         assert is_disconnected(slow, b"1" if head else b"")
@@ -112,7 +146,9 @@ def test_slow_requests_are_disconnected(run: Run, monkeypatch: pytest.MonkeyPatc
 
 
 def is_disconnected(slow: socket.socket, drop: bytes) -> bool:
-    """Whether the other side closes a connection within 15 s, while a drop of data is sent now and then."""
+    """Whether the other side closes a connection within 15 s, while a drop of data is sent now and
+    then.
+    """
     end = time.monotonic() + 15
     while time.monotonic() < end:
         try:
@@ -128,7 +164,10 @@ def is_disconnected(slow: socket.socket, drop: bytes) -> bool:
 
 def test_time_of_a_second_request(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "REQUEST_SECONDS", 2)
-    with serving(Service(run)) as client, socket.create_connection(("127.0.0.1", client.port)) as slow:
+    with (
+        serving(Service(run)) as client,
+        socket.create_connection(("127.0.0.1", client.port)) as slow,
+    ):
         slow.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         slow.settimeout(20)
         assert slow.recv(4096).startswith(b"HTTP/1.1 200 ")
@@ -137,11 +176,16 @@ def test_time_of_a_second_request(run: Run, monkeypatch: pytest.MonkeyPatch) -> 
         assert is_disconnected(slow, b"1")
 
 
-def test_client_that_does_not_read_is_disconnected(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_that_does_not_read_is_disconnected(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(server, "READ_SECONDS", 2)
     service = Service(run)
     service.page = "x" * 50_000_000
-    with serving(service) as client, socket.create_connection(("127.0.0.1", client.port), timeout=20) as slow:
+    with (
+        serving(service) as client,
+        socket.create_connection(("127.0.0.1", client.port), timeout=20) as slow,
+    ):
         slow.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         time.sleep(4)
         assert len(b"".join(iter(lambda: received(slow), b""))) < 50_000_000
@@ -179,13 +223,19 @@ def received(connection: socket.socket) -> bytes:
 @pytest.mark.parametrize("length", [b"-1", b"1\r\nTransfer-Encoding: chunked"])
 def test_contradictory_lengths_are_rejected(client: Client, length: bytes) -> None:
     with socket.create_connection(("127.0.0.1", client.port), timeout=20) as raw:
-        raw.sendall(b"POST /attention HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: " + length + b"\r\n\r\n{}")
+        raw.sendall(
+            b"POST /attention HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: "
+            + length
+            + b"\r\n\r\n{}"
+        )
         answer = b"".join(iter(lambda: received(raw), b""))
         assert answer.startswith(b"HTTP/1.1 400 ")
         assert b"connection: close" in answer.lower()
 
 
-def test_slow_response_does_not_end_with_the_time_of_the_request(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_response_does_not_end_with_the_time_of_the_request(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(server, "REQUEST_SECONDS", 2)
     with serving(Service(run)) as client:
         client.service.worker.submit(Call(lambda: time.sleep(3)))
@@ -224,7 +274,10 @@ def test_deadline(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("fields", [{}, {"stream": True}])
 def test_failure_shows_nothing_of_the_inside(
-    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fields: dict[str, bool]
+    client: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    fields: dict[str, bool],
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(Responder, "generate", lambda *_, **__: 1 / 0)
@@ -236,7 +289,11 @@ def test_failure_shows_nothing_of_the_inside(
 
 def test_failure_in_the_middle_of_a_stream(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(
-        responder: Responder, source: object, search: object, watch: Callable[[list[int]], None], **_: object
+        responder: Responder,
+        source: object,
+        search: object,
+        watch: Callable[[list[int]], None],
+        **_: object,
     ) -> None:
         watch(responder.tokenizer.encode("Hello ."))
         raise SystemExit
@@ -244,7 +301,9 @@ def test_failure_in_the_middle_of_a_stream(client: Client, monkeypatch: pytest.M
     with monkeypatch.context() as patch:
         patch.setattr(Responder, "generate", failing)
         answer = client.chat("Hi .", stream=True)
-    *_, piece, last = [json.loads(line.removeprefix("data: ")) for line in answer.text.strip().split("\n\n")]
+    *_, piece, last = [
+        json.loads(line.removeprefix("data: ")) for line in answer.text.strip().split("\n\n")
+    ]
     assert piece["choices"][0]["delta"]["content"] == "Hello ."
     assert last["error"]["message"] == "internal failure"
     assert client.chat("Hi .").status == 200
@@ -257,7 +316,9 @@ def test_scores_that_are_not_numbers(client: Client, monkeypatch: pytest.MonkeyP
     assert (maps.status, maps.error) == (500, "the scores of the model are not numbers")
 
 
-def test_searches_of_many_requests_are_not_kept(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_searches_of_many_requests_are_not_kept(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The networks, which may hold fused or int8 weights, are built once."""
     monkeypatch.setattr(responder_module, "MOST_SEARCHES", 3)
     responder = client.service.worker.run.responder
@@ -266,4 +327,6 @@ def test_searches_of_many_requests_are_not_kept(client: Client, monkeypatch: pyt
     replies = [client.chat("Hi .", temperature=0.1 + step / 10, seed=1).reply for step in range(9)]
     assert len(responder._searches) == 3
     assert responder._networks is networks
-    assert replies == [client.chat("Hi .", temperature=0.1 + step / 10, seed=1).reply for step in range(9)]
+    assert replies == [
+        client.chat("Hi .", temperature=0.1 + step / 10, seed=1).reply for step in range(9)
+    ]

@@ -30,7 +30,10 @@ from dialog.serving.worker import Call, Generation
 
 def post(**fields: object) -> bytes:
     body = json.dumps({"messages": [{"role": "user", "content": "Hi ."}], **fields})
-    head = f"POST {CHAT} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    head = (
+        f"POST {CHAT} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type:"
+        f" application/json\r\nContent-Length: {len(body)}"
+    )
     return f"{head}\r\n\r\n{body}".encode()
 
 
@@ -58,11 +61,18 @@ def busy(client: Client) -> Iterator[None]:
         ends.set()
 
 
-def test_waiting_contexts_of_one_search_share_a_batch(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_contexts_of_one_search_share_a_batch(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sizes, generate = [], Responder.generate
 
     def counted(
-        responder: Responder, source: torch.Tensor, search: Component, watch: Watch, *, ids: list[str]
+        responder: Responder,
+        source: torch.Tensor,
+        search: Component,
+        watch: Watch,
+        *,
+        ids: list[str],
     ) -> list[list[Candidate]]:
         sizes.append(len(source))
         return generate(responder, source, search, watch, ids=ids)
@@ -70,7 +80,9 @@ def test_waiting_contexts_of_one_search_share_a_batch(client: Client, monkeypatc
     monkeypatch.setattr(Responder, "generate", counted)
     with ThreadPoolExecutor(9) as pool:
         with busy(client):
-            answers = [pool.submit(client.chat, "Hi .", temperature=number % 2) for number in range(8)]
+            answers = [
+                pool.submit(client.chat, "Hi .", temperature=number % 2) for number in range(8)
+            ]
             answers.append(pool.submit(client.chat, "Hi .", temperature=0, stream=True))
             until(lambda: client.service.worker.waiting == 9)
         assert all(answer.result().status == 200 for answer in answers)
@@ -90,7 +102,9 @@ def test_client_that_leaves_frees_its_place(client: Client, stream: bool) -> Non
         assert client.get("/healthz").json["waiting"] == 0
 
 
-@pytest.mark.parametrize("search", [{"name": "greedy"}, {"name": "beam", "width": 2}, {"name": "contrastive"}])
+@pytest.mark.parametrize(
+    "search", [{"name": "greedy"}, {"name": "beam", "width": 2}, {"name": "contrastive"}]
+)
 @pytest.mark.parametrize("stream", [False, True])
 def test_client_that_leaves_ends_its_generation(
     client: Client, monkeypatch: pytest.MonkeyPatch, search: Component, stream: bool
@@ -156,13 +170,16 @@ def test_health_does_not_wait_behind_requests() -> None:
     assert order.index(HEALTH) < 2
 
 
-def test_texts_are_encoded_once_and_not_on_the_event_loop(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_are_encoded_once_and_not_on_the_event_loop(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     encoded: list[tuple[str, str]] = []
 
     def recorded(method: Callable[..., object]) -> Callable[..., object]:
         def encode(tokenizer: Tokenizer, text: str | list[str]) -> object:
             encoded.extend(
-                (part, threading.current_thread().name) for part in ([text] if isinstance(text, str) else text)
+                (part, threading.current_thread().name)
+                for part in ([text] if isinstance(text, str) else text)
             )
             return method(tokenizer, text)
 
@@ -182,7 +199,9 @@ def test_texts_are_encoded_once_and_not_on_the_event_loop(client: Client, monkey
     assert not encoded
 
 
-def test_a_full_queue_is_reported_before_the_body_is_read(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_queue_is_reported_before_the_body_is_read(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(worker, "MOST_WAITING", 0)
     for path in (CHAT, "/attention"):
         assert client.send("POST", path, b"{").status == 429
@@ -191,15 +210,23 @@ def test_a_full_queue_is_reported_before_the_body_is_read(client: Client, monkey
 # ------------------------------------------------------------------ connections
 
 
-def test_health_is_answered_beyond_the_limit_of_connections(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_health_is_answered_beyond_the_limit_of_connections(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(server, "MOST_CONNECTIONS", 2)
     with serving(Service(run)) as client, connected(client), connected(client):
         assert client.get("/healthz").status == 200
         for answer in (client.get("/v1/models"), client.chat("Hi .")):
-            assert (answer.status, answer.headers["retry-after"], answer.headers["connection"]) == (503, "1", "close")
+            assert (answer.status, answer.headers["retry-after"], answer.headers["connection"]) == (
+                503,
+                "1",
+                "close",
+            )
 
 
-def test_an_idle_connection_gives_way_to_a_new_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_connection_gives_way_to_a_new_one(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(server, "MOST_CONNECTIONS", 2)
     monkeypatch.setattr(server, "IDLE_SECONDS", 0)
     with serving(Service(run)) as client, connected(client) as first, connected(client) as second:

@@ -56,12 +56,20 @@ def in_browser(client: Client, steps: str, folder: Path, *more: str) -> list[Any
 
     service = client.service
     service.starlette.router.routes.append(Route("/report", report, methods=["POST"]))
-    service.page = service.page.replace(HEAD, HEAD + STEPS.replace("STEPS", steps))  # a policy holds for what follows
+    # a policy holds for what follows
+    service.page = service.page.replace(HEAD, HEAD + STEPS.replace("STEPS", steps))
     assert CHROMIUM is not None
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", *more]
+    options = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-background-networking",
+        *more,
+    ]
     address = f"http://127.0.0.1:{client.port}/"
     with subprocess.Popen(
-        [CHROMIUM, *options, f"--user-data-dir={folder / 'profile'}", address], stderr=subprocess.DEVNULL
+        [CHROMIUM, *options, f"--user-data-dir={folder / 'profile'}", address],
+        stderr=subprocess.DEVNULL,
     ) as browser:
         try:
             content = reports.get(timeout=60)
@@ -121,7 +129,9 @@ def test_a_phone_shows_the_composer_below_the_last_turn(client: Client, tmp_path
 
 @needs_chromium
 def test_a_service_that_is_gone_is_explained(client: Client, tmp_path: Path) -> None:
-    """At once, and during a reply; browsers have different words for it, such as Failed to fetch."""
+    """At once, and during a reply; browsers have different words for it, such as Failed to
+    fetch.
+    """
     steps = """
     const { fetch } = window;
     const failure = new TypeError("Failed to fetch");

@@ -1,4 +1,5 @@
-"""Tasks that only the right mechanism solves, learned in seconds by tiny networks in a plain loop; seeds are fixed.
+"""Tasks that only the right mechanism solves, learned in seconds by tiny networks in a plain loop;
+seeds are fixed.
 
 The whole table, by the package's own training and evaluation, is benchmarks/tasks.py.
 """
@@ -32,7 +33,8 @@ class Data(NamedTuple):
 
     source: Tensor  # [N, S]
     target: Tensor  # [N, T]
-    places: Tensor  # [N, T - 2], where in the source each word of the response stands; -1 after the last
+    # [N, T - 2], where in the source each word of the response stands; -1 after the last
+    places: Tensor
 
 
 class Result(NamedTuple):
@@ -60,7 +62,9 @@ def splits(corpus: SyntheticTasks) -> tuple[int, Data, Data]:
             rows[1].append([BEGIN, *ids(response), END])
             rows[2].append([dialogue.turns[0].text[:start].count(" ") - 1 for start in starts])
         padded = (
-            nn.utils.rnn.pad_sequence([torch.tensor(row) for row in each], batch_first=True, padding_value=padding)
+            nn.utils.rnn.pad_sequence(
+                [torch.tensor(row) for row in each], batch_first=True, padding_value=padding
+            )
             for each, padding in zip(rows, (PADDING, PADDING, -1), strict=True)
         )
         found.append(Data(*padded))
@@ -77,7 +81,9 @@ def learn(
     learning_rate: float = 1e-2,
     alike: bool = False,
 ) -> Result:
-    """Train on the training split, in batches of similar lengths if ``alike``, and measure on the test split."""
+    """Train on the training split, in batches of similar lengths if ``alike``, and measure on the
+    test split.
+    """
     vocabulary, train, test = splits(corpus)
     torch.manual_seed(0)
     model = Seq2Seq(
@@ -89,7 +95,9 @@ def learn(
         head=head,
     )
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, total_steps=steps, pct_start=0.1)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, learning_rate, total_steps=steps, pct_start=0.1
+    )
     order = (train.source != PADDING).sum(1).argsort()
     for _ in range(steps):
         start = torch.randint(len(order) - 64, (1,)) if alike else 0
@@ -108,7 +116,9 @@ def learn(
 
 @torch.no_grad()
 def measure(model: Seq2Seq, test: Data) -> Result:
-    """Compare greedy responses with the reference, and the attention's maxima with the gold alignment."""
+    """Compare greedy responses with the reference, and the attention's maxima with the gold
+    alignment.
+    """
     seen: list[Tensor] = []
     memory, state = model.start(test.source, test.source != PADDING)
     output = test.target[:, :1]
@@ -116,16 +126,26 @@ def measure(model: Seq2Seq, test: Data) -> Result:
         logits, state = model.step(output[:, -1:], memory, state)
         output = torch.cat([output, logits[:, -1:].argmax(-1)], 1)
     exact = ((output == test.target) | (test.target == PADDING)).all(1)
-    model(test.source, test.source != PADDING, test.target[:, :-1], lambda _, weights: seen.append(weights))
+    model(
+        test.source,
+        test.source != PADDING,
+        test.target[:, :-1],
+        lambda _, weights: seen.append(weights),
+    )
     if not seen:
         return Result(exact.double().mean().item(), 0.0, {})
     argmax = seen[-1].mean(1).argmax(-1)[:, : test.places.shape[1]]  # [N, T - 2]
     aligned = test.places >= 0
-    gold = [{target: place for target, place in enumerate(row) if place >= 0} for row in test.places.tolist()]
+    gold = [
+        {target: place for target, place in enumerate(row) if place >= 0}
+        for row in test.places.tolist()
+    ]
     kinds = TokenKinds(torch.zeros(model.arguments["vocabulary"], dtype=torch.bool))
     rows = statistics(model, [Examples(test.source, test.target, gold=gold)], kinds)["rows"]
     (mean,) = (row for row in rows if row["module"] == "mean")
-    return Result(exact.double().mean().item(), (argmax == test.places)[aligned].double().mean().item(), mean)
+    return Result(
+        exact.double().mean().item(), (argmax == test.places)[aligned].double().mean().item(), mean
+    )
 
 
 def test_attention_learns_to_reverse_and_to_align() -> None:
@@ -134,7 +154,8 @@ def test_attention_learns_to_reverse_and_to_align() -> None:
     assert found.aligned > 0.99
     assert found.statistics["alignment_accuracy"] == pytest.approx(found.aligned)
     assert found.statistics["alignment_error_rate"] < 0.01
-    assert found.statistics["sharpness"] > 0.6  # the end token's row included, which has no alignment
+    # the end token's row included, which has no alignment
+    assert found.statistics["sharpness"] > 0.6
 
 
 def test_a_pointer_sorts() -> None:
@@ -153,9 +174,12 @@ def test_only_a_pointer_generator_copies_rare_words() -> None:
 
 
 def test_attention_recalls_over_190_tokens() -> None:
-    corpus = SyntheticTasks(task="recall", symbols=6, values=20, lengths=[1, 190], test_lengths=[190, 190], size=8000)
+    corpus = SyntheticTasks(
+        task="recall", symbols=6, values=20, lengths=[1, 190], test_lengths=[190, 190], size=8000
+    )
     attending, remembering = (
-        learn(corpus, attention=each, size=48, steps=500, learning_rate=5e-3, alike=True) for each in (BILINEAR, NONE)
+        learn(corpus, attention=each, size=48, steps=500, learning_rate=5e-3, alike=True)
+        for each in (BILINEAR, NONE)
     )
     assert attending.exact > 0.7
     assert remembering.exact < 0.4

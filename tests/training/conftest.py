@@ -20,7 +20,12 @@ ENCODERS: dict[str, dict[str, Any]] = {
 }
 DECODERS: dict[str, dict[str, Any]] = {
     "lstm": {"name": "lstm", "size": 8, "attention": {"name": "additive", "size": 6}},
-    "lstm_luong": {"name": "lstm_luong", "size": 8, "attention": {"name": "bilinear"}, "input_feeding": False},
+    "lstm_luong": {
+        "name": "lstm_luong",
+        "size": 8,
+        "attention": {"name": "bilinear"},
+        "input_feeding": False,
+    },
     "transformer": {"name": "transformer", "heads": 2, "feed_forward_size": 12, "layers": 2},
 }
 
@@ -33,11 +38,13 @@ def network() -> Callable[..., Seq2Seq]:
         decoder: str = "transformer",
         encoder: str = "lstm",
         vocabulary: int = VOCABULARY,
-        **options: Any,  # noqa: ANN401 - Seq2Seq's
+        **options: Any,
     ) -> Seq2Seq:
         torch.manual_seed(5)
         parts = {"encoder": ENCODERS[encoder], "decoder": DECODERS[decoder]}
-        model = Seq2Seq(vocabulary, padding=PAD, embedding_size=8, turn_tokens=(OTHER, SELF), **parts, **options)
+        model = Seq2Seq(
+            vocabulary, padding=PAD, embedding_size=8, turn_tokens=(OTHER, SELF), **parts, **options
+        )
         with torch.no_grad():
             for parameter in model.double().parameters():
                 parameter.copy_(0.5 * torch.randn_like(parameter))
@@ -48,7 +55,9 @@ def network() -> Callable[..., Seq2Seq]:
 
 @pytest.fixture
 def batch() -> Callable[..., Batch]:
-    """``batch(rows, longest)``: random dialogues of one or two turns and responses of 1 to ``longest`` tokens."""
+    """``batch(rows, longest)``: random dialogues of one or two turns and responses of 1 to
+    ``longest`` tokens.
+    """
 
     def draw(rows: int = 6, longest: int = 7) -> Batch:
         generator = torch.Generator().manual_seed(rows)
@@ -59,7 +68,9 @@ def batch() -> Callable[..., Batch]:
 
         pairs = []
         for row in range(rows):
-            context = [SELF, *words(4), OTHER, *words(5), EOS] if row % 2 else [OTHER, *words(5), EOS]
+            context = (
+                [SELF, *words(4), OTHER, *words(5), EOS] if row % 2 else [OTHER, *words(5), EOS]
+            )
             pairs.append((context, [BOS, *words(longest - 1), EOS]))
         return collate(pairs, range(rows), target_bytes=rows)
 
@@ -67,8 +78,12 @@ def batch() -> Callable[..., Batch]:
 
 
 @pytest.fixture
-def loss_and_gradients() -> Callable[[dialog.DialogModule, Batch], tuple[Tensor, dict[str, Tensor]]]:
-    """``loss_and_gradients(module, batch)``: the loss of a training step, and the gradients of three times that."""
+def loss_and_gradients() -> Callable[
+    [dialog.DialogModule, Batch], tuple[Tensor, dict[str, Tensor]]
+]:
+    """``loss_and_gradients(module, batch)``: the loss of a training step, and the gradients of
+    three times that.
+    """
 
     def step(module: dialog.DialogModule, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         torch.manual_seed(9)
@@ -77,7 +92,9 @@ def loss_and_gradients() -> Callable[[dialog.DialogModule, Batch], tuple[Tensor,
         module.model.zero_grad()
         (3 * loss).backward()
         parameters = module.model.named_parameters()
-        return loss.detach(), {name: each.grad for name, each in parameters if each.grad is not None}
+        return loss.detach(), {
+            name: each.grad for name, each in parameters if each.grad is not None
+        }
 
     return step
 
@@ -89,7 +106,7 @@ def module(tiny: Callable[..., Any]) -> Callable[..., dialog.DialogModule]:
     def build(
         family: str = "transformer",
         kind: type[dialog.DialogModule] = dialog.DialogModule,
-        **options: Any,  # noqa: ANN401 - the constructor's arguments
+        **options: Any,
     ) -> dialog.DialogModule:
         torch.manual_seed(1)
         return kind(dialog.build_model(tiny(family).recipe.model, 400), padding=PAD, **options)
@@ -104,14 +121,16 @@ class Scripted(dialog.DialogModule):
 
     def validation_step(self, batch: Batch, batch_index: int) -> None:
         if batch_index == 0:
-            self.split_metrics.update(nll=next(self.losses), correct=0, tokens=1, bytes=1, unknown_bytes=0)
+            self.split_metrics.update(
+                nll=next(self.losses), correct=0, tokens=1, bytes=1, unknown_bytes=0
+            )
 
 
 @pytest.fixture
 def scripted(module: Callable[..., dialog.DialogModule]) -> Callable[..., dialog.DialogModule]:
     """``scripted(losses, **options)``: a module whose n-th validation has the n-th loss."""
 
-    def build(losses: list[float], **options: Any) -> dialog.DialogModule:  # noqa: ANN401 - the constructor's arguments
+    def build(losses: list[float], **options: Any) -> dialog.DialogModule:
         built = module(kind=Scripted, **options)
         built.losses = iter(losses)
         return built

@@ -16,13 +16,16 @@ from dialog.training.loggers import RecordLogger, RecordPosition, wandb_mode
 
 def test_record_is_json_for_values_that_are_not_finite(tmp_path: Path) -> None:
     record = RecordLogger(tmp_path)
-    record.log_metrics({"train/loss": float("nan"), "train/gradient_norm": float("inf"), "epoch": 0}, 3)
+    record.log_metrics(
+        {"train/loss": float("nan"), "train/gradient_norm": float("inf"), "epoch": 0}, 3
+    )
 
     def fail(word: str) -> None:
         raise AssertionError(f"{word} is not JSON")
 
     line = json.loads((tmp_path / "metrics.jsonl").read_text(encoding="utf-8"), parse_constant=fail)
-    assert (line["step"], line["train/loss"], line["train/gradient_norm"]) == (4, None, None)  # Lightning counts from 0
+    # Lightning counts from 0
+    assert (line["step"], line["train/loss"], line["train/gradient_norm"]) == (4, None, None)
 
 
 def record_of(folder: Path, steps: int) -> RecordLogger:
@@ -33,10 +36,14 @@ def record_of(folder: Path, steps: int) -> RecordLogger:
 
 
 def steps_in(folder: Path) -> list[int]:
-    return [json.loads(line)["step"] for line in (folder / "metrics.jsonl").read_bytes().splitlines()]
+    return [
+        json.loads(line)["step"] for line in (folder / "metrics.jsonl").read_bytes().splitlines()
+    ]
 
 
-def test_checkpoint_waits_until_the_record_is_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoint_waits_until_the_record_is_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     record = record_of(tmp_path, 2)
     synced = []
     monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino))
@@ -48,10 +55,23 @@ def test_checkpoint_waits_until_the_record_is_on_disk(tmp_path: Path, monkeypatc
     ("damage", "message", "steps"),
     [
         (lambda content: content, None, [1, 2, 3, 4]),
-        (lambda content: content + b'{"step": 5, "time"', None, [1, 2, 3, 4]),  # killed after the checkpoint
-        (lambda content: content[:100], "3 of 4 lines up to step 4 are missing (left are steps 1 to 1)", [1]),
-        (lambda content: content.replace(b'"step": 2', b'"st\x00p": 2'), "1 of 4 lines up to step 4", [1, 3, 4]),
-        (lambda content: content.replace(b"1.5", b"1.4", 1), "0 of 4 lines up to step 4", [1, 2, 3, 4]),
+        # killed after the checkpoint
+        (lambda content: content + b'{"step": 5, "time"', None, [1, 2, 3, 4]),
+        (
+            lambda content: content[:100],
+            "3 of 4 lines up to step 4 are missing (left are steps 1 to 1)",
+            [1],
+        ),
+        (
+            lambda content: content.replace(b'"step": 2', b'"st\x00p": 2'),
+            "1 of 4 lines up to step 4",
+            [1, 3, 4],
+        ),
+        (
+            lambda content: content.replace(b"1.5", b"1.4", 1),
+            "0 of 4 lines up to step 4",
+            [1, 2, 3, 4],
+        ),
         (None, "4 of 4 lines up to step 4 are missing (none is left)", []),
     ],
 )
@@ -72,7 +92,9 @@ def test_damaged_record_is_repaired_and_reported(
     record.resume(4, **position)
     record.log_metrics({"train/loss": 1.5}, 4)
     assert steps_in(tmp_path) == [*steps, 5]
-    assert [f"{path}: damaged; {message}" in line for line in caplog.messages] == ([True] if message else [])
+    assert [f"{path}: damaged; {message}" in line for line in caplog.messages] == (
+        [True] if message else []
+    )
     caplog.clear()
     RecordLogger(tmp_path).resume(5, **record.position())
     assert not caplog.messages
@@ -92,13 +114,19 @@ def test_damaged_record_is_repaired_and_reported(
     ],
 )
 def test_mode_is_online_only_with_an_account(
-    machine: str, environment: dict[str, str], mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    machine: str,
+    environment: dict[str, str],
+    mode: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in ("WANDB_MODE", "WANDB_API_KEY", "WANDB_BASE_URL", "NETRC"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     assert wandb_mode() == "offline"
-    (tmp_path / ".netrc").write_text(f"machine {machine}\n login user\n password {'x' * 40}\n", encoding="utf-8")
+    (tmp_path / ".netrc").write_text(
+        f"machine {machine}\n login user\n password {'x' * 40}\n", encoding="utf-8"
+    )
     (tmp_path / ".netrc").chmod(0o600)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)

@@ -17,11 +17,11 @@ PAIRS = [([OTHER, 7, 8, EOS], [BOS, 9, EOS]), ([OTHER, 7, EOS], [BOS, 9, 10, EOS
 SIZE = 7
 
 
-def collate(pairs: Any) -> dialog.Batch:  # noqa: ANN401 - the pairs of a batch
+def collate(pairs: Any) -> dialog.Batch:
     return dialog.collate(pairs, target_bytes=SIZE * len(pairs))
 
 
-def loader(collate_fn: Any) -> Any:  # noqa: ANN401 - of any batches
+def loader(collate_fn: Any) -> Any:
     return DataLoader(PAIRS, batch_size=2, collate_fn=collate_fn)
 
 
@@ -43,13 +43,23 @@ def trainer() -> lightning.Trainer:
 @pytest.mark.parametrize(
     ("name", "wrong", "message"),
     [
-        ("fit", lambda pairs: tuple(collate(pairs)), r"^the data loader yields a tuple, not a dialog\.Batch"),
-        ("fit", lambda pairs: collate(pairs)._replace(target_tokens=7), "^target_tokens of a batch is 7, but .* has 5"),
+        (
+            "fit",
+            lambda pairs: tuple(collate(pairs)),
+            r"^the data loader yields a tuple, not a dialog\.Batch",
+        ),
+        (
+            "fit",
+            lambda pairs: collate(pairs)._replace(target_tokens=7),
+            "^target_tokens of a batch is 7, but .* has 5",
+        ),
     ],
 )
-def test_invalid_batches_of_a_loader(module: Build, name: str, wrong: Any, message: str) -> None:  # noqa: ANN401
+def test_invalid_batches_of_a_loader(module: Build, name: str, wrong: Any, message: str) -> None:
     with pytest.raises(dialog.UserError, match=message):
-        getattr(trainer(), name)(module(), *([loader(wrong), loader(collate)] if name == "fit" else [loader(wrong)]))
+        getattr(trainer(), name)(
+            module(), *([loader(wrong), loader(collate)] if name == "fit" else [loader(wrong)])
+        )
 
 
 @pytest.mark.filterwarnings("ignore:The .*_dataloader' does not have many workers")

@@ -1,4 +1,6 @@
-"""The loss of a step: which tokens are predicted from which, what a loss receives, and what is added to it."""
+"""The loss of a step: which tokens are predicted from which, what a loss receives, and what is
+added to it.
+"""
 
 import sys
 from collections.abc import Callable
@@ -30,7 +32,9 @@ Gradients = Callable[..., tuple[Tensor, dict[str, Tensor]]]
 def test_tokens_and_end_are_predicted_from_those_before(
     network: Network, batch: Draw, loss_and_gradients: Gradients, smoothing: float
 ) -> None:
-    """Against a loop over rows and tokens without padding: catches padding in the loss, shifts and a lost end token."""
+    """Against a loop over rows and tokens without padding: catches padding in the loss, shifts and
+    a lost end token.
+    """
     model, rows = network(tie_embeddings=False), batch(5, 6)
     loss = {"name": "cross_entropy", "label_smoothing": smoothing}
     module = dialog.DialogModule(model, padding=PAD, loss=loss)
@@ -101,13 +105,16 @@ def test_a_loss_gets_the_inputs_that_it_needs(
     model, rows = network(dropout=0.3), batch()
 
     def loss(component: dict[str, object]) -> Tensor:
-        return loss_and_gradients(dialog.DialogModule(model, padding=PAD, loss=dialog.trusted(component)), rows)[0]
+        return loss_and_gradients(
+            dialog.DialogModule(model, padding=PAD, loss=dialog.trusted(component)), rows
+        )[0]
 
     plain = loss({"name": "cross_entropy"})
     torch.testing.assert_close(loss({"name": "lab.scaled", "scale": 3.0}), 3 * plain)
     lengths = (rows.target[:, 1:] != PAD).sum(1)
     torch.testing.assert_close(
-        loss({"name": "lab.Counting"}), plain + (lengths * (lengths - 1) / 2).sum() / rows.target_tokens
+        loss({"name": "lab.Counting"}),
+        plain + (lengths * (lengths - 1) / 2).sum() / rows.target_tokens,
     )
     assert loss({"name": "lab.distance"}) > 0.1, "two passes with the same dropout"
 
@@ -116,8 +123,16 @@ def test_a_loss_gets_the_inputs_that_it_needs(
     ("component", "needs", "message"),
     [
         ({"name": "lab.scaled", "scales": 3.0}, set(), r"^lab\.scaled: unknown argument 'scales'"),
-        ({"name": "lab.distance"}, set(), r"^lab\.distance: missing required argument: second_pass"),
-        ({"name": "lab.distance"}, {"third_pass"}, r"^lab\.distance: needs: unknown \['third_pass'\]"),
+        (
+            {"name": "lab.distance"},
+            set(),
+            r"^lab\.distance: missing required argument: second_pass",
+        ),
+        (
+            {"name": "lab.distance"},
+            {"third_pass"},
+            r"^lab\.distance: needs: unknown \['third_pass'\]",
+        ),
     ],
 )
 def test_an_unsuitable_loss_is_an_error(
@@ -141,12 +156,17 @@ def logged(module: dialog.DialogModule) -> dict[str, Tensor]:
     return module.step_sums.finish(1)[0]
 
 
-def mean_loss(model: Seq2Seq, source: Tensor, target: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+def mean_loss(
+    model: Seq2Seq, source: Tensor, target: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor]:
     """torch's smoothed loss, and -log p, per token of a task."""
     logits = model(source, source != PAD, target[:, :-1]).flatten(0, 1)
     options = {"ignore_index": PAD, "reduction": "sum"}
     gold = target[:, 1:].flatten()
-    sums = [nn.functional.cross_entropy(logits, gold, label_smoothing=each, **options) for each in (smoothing, 0.0)]
+    sums = [
+        nn.functional.cross_entropy(logits, gold, label_smoothing=each, **options)
+        for each in (smoothing, 0.0)
+    ]
     return sums[0] / (gold != PAD).sum(), sums[1] / (gold != PAD).sum()
 
 
@@ -178,7 +198,9 @@ def test_objectives_are_weighted_and_logged_separately(
     means = [mean_loss(model, *task, smoothing) for task in tasks]
     ratios = [int((target[:, 1:] != PAD).sum()) / rows.target_tokens for _, target in tasks]
     weights = (1.0, 0.5 * 0.75, 2.0, 1.0)
-    terms = [weight * ratio * mean[0] for weight, ratio, mean in zip(weights, ratios, means, strict=True)]
+    terms = [
+        weight * ratio * mean[0] for weight, ratio, mean in zip(weights, ratios, means, strict=True)
+    ]
     expected = sum(terms[1:], terms[0])
     values = logged(module)
     names = ["loss", "denoising", "reverse", "denoising_2"]
@@ -188,7 +210,9 @@ def test_objectives_are_weighted_and_logged_separately(
     torch.testing.assert_close(values["objective"], loss.detach(), rtol=0, atol=0)
     torch.testing.assert_close(loss, expected, rtol=0, atol=1e-12)
     leaves = list(model.parameters())
-    gradients = [torch.autograd.grad(value, leaves, materialize_grads=True) for value in (loss, expected)]
+    gradients = [
+        torch.autograd.grad(value, leaves, materialize_grads=True) for value in (loss, expected)
+    ]
     torch.testing.assert_close(*gradients, rtol=0, atol=1e-12)
     assert module.target_tokens == rows.target_tokens
 
@@ -200,12 +224,16 @@ def test_an_objective_without_targets_has_no_loss(network: Network) -> None:
     values = logged(module)
     assert values["reverse"] == 0
     assert values["objective"] == values["loss"]
-    assert all(each.grad is None or each.grad.isfinite().all() for each in module.model.parameters())
+    assert all(
+        each.grad is None or each.grad.isfinite().all() for each in module.model.parameters()
+    )
 
 
 @pytest.mark.parametrize("loss", ["cross_entropy", "r_drop"])
 @pytest.mark.parametrize("decoder", ["lstm", "transformer"])
-def test_coverage_is_weighted_and_logged_separately(network: Network, batch: Draw, decoder: str, loss: str) -> None:
+def test_coverage_is_weighted_and_logged_separately(
+    network: Network, batch: Draw, decoder: str, loss: str
+) -> None:
     model, rows = network(decoder, head={"name": "pointer_generator", "coverage": 0.7}), batch()
     module = dialog.DialogModule(model, padding=PAD, loss={"name": loss})
     objective = module.training_step(rows, 0)
@@ -216,6 +244,8 @@ def test_coverage_is_weighted_and_logged_separately(network: Network, batch: Dra
     coverage = coverage_loss(decoded.weights, real) / rows.target_tokens
     assert coverage > 0.01
     torch.testing.assert_close(values["coverage"], coverage.detach(), rtol=0, atol=1e-12)
-    torch.testing.assert_close(objective, mean_loss(model, rows.source, rows.target, 0.0)[0] + 0.7 * coverage)
+    torch.testing.assert_close(
+        objective, mean_loss(model, rows.source, rows.target, 0.0)[0] + 0.7 * coverage
+    )
     gate = model.head.measures(decoded[real.nonzero(as_tuple=True)])["generation_probability"]
     torch.testing.assert_close(values["generation_probability"], gate.detach(), rtol=0, atol=1e-12)

@@ -1,4 +1,6 @@
-"""An optimizer step is the same for any split of its examples into ranks and micro-batches: real processes."""
+"""An optimizer step is the same for any split of its examples into ranks and micro-batches: real
+processes.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,15 @@ import torch
 
 FAMILIES = ("lstm", "transformer")
 SPLITS = [(1, 4), (2, 1), (2, 2), (4, 1)]
-LOGGED = ("loss", "objective", "coverage", "reverse", "denoising", "generation_probability", "gradient_norm")
+LOGGED = (
+    "loss",
+    "objective",
+    "coverage",
+    "reverse",
+    "denoising",
+    "generation_probability",
+    "gradient_norm",
+)
 STEPS = 10
 
 
@@ -23,7 +33,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("worlds")
     script = Path(__file__).with_name("worlds.py")
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    subprocess.run([sys.executable, str(script), str(folder)], check=True, timeout=600, env=environment)
+    subprocess.run(
+        [sys.executable, str(script), str(folder)], check=True, timeout=600, env=environment
+    )
     return folder
 
 
@@ -37,10 +49,16 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def check_equal(split: dict[str, Any], whole: dict[str, Any], tolerance: float) -> None:
-    assert [line["step"] for line in split["lines"]] == [line["step"] for line in whole["lines"]] == list(range(STEPS))
+    assert (
+        [line["step"] for line in split["lines"]]
+        == [line["step"] for line in whole["lines"]]
+        == list(range(STEPS))
+    )
     for one, other in zip(whole["lines"], split["lines"], strict=True):
         for name in LOGGED:
-            assert other[f"train/{name}"] == pytest.approx(one[f"train/{name}"], rel=tolerance, abs=tolerance), name
+            assert other[f"train/{name}"] == pytest.approx(
+                one[f"train/{name}"], rel=tolerance, abs=tolerance
+            ), name
     torch.testing.assert_close(split["weights"], whole["weights"], rtol=0, atol=tolerance)
     assert split["tokens"] == whole["tokens"]
 
@@ -49,7 +67,9 @@ def check_equal(split: dict[str, Any], whole: dict[str, Any], tolerance: float) 
 @pytest.mark.parametrize(("world", "accumulated"), SPLITS)
 def test_a_step_is_of_all_its_tokens(runs: Path, family: str, world: int, accumulated: int) -> None:
     """The mean of the means of ranks or micro-batches is not the mean over all tokens."""
-    split, whole = (run(runs, family, "64-true", *counts) for counts in ((world, accumulated), (1, 1)))
+    split, whole = (
+        run(runs, family, "64-true", *counts) for counts in ((world, accumulated), (1, 1))
+    )
     check_equal(split, whole, 1e-12)
 
 

@@ -1,4 +1,6 @@
-"""Teacher forcing: schedules against their formulas, the tokens that are fed against loops by hand."""
+"""Teacher forcing: schedules against their formulas, the tokens that are fed against loops by
+hand.
+"""
 
 import copy
 import math
@@ -32,7 +34,7 @@ def record_inputs(monkeypatch: pytest.MonkeyPatch) -> Callable[[Seq2Seq], Calls]
         calls: Calls = []
         original = model.decode
 
-        def recording(tokens: Tensor, *args: Any) -> Any:  # noqa: ANN401 - Seq2Seq's own
+        def recording(tokens: Tensor, *args: Any) -> Any:
             calls.append(tokens)
             return original(tokens, *args)
 
@@ -51,17 +53,27 @@ def record_inputs(monkeypatch: pytest.MonkeyPatch) -> Callable[[Seq2Seq], Calls]
         ({"name": "constant"}, lambda i: 1.0),
         ({"name": "constant", "ratio": 0.3}, lambda i: 0.3),
         ({"name": "linear", "steps": 40}, lambda i: max(0.0, 1.0 - i / 40)),
-        ({"name": "linear", "steps": 40, "start": 0.9, "end": 0.5}, lambda i: max(0.5, 0.9 - (0.9 - 0.5) / 40 * i)),
+        (
+            {"name": "linear", "steps": 40, "start": 0.9, "end": 0.5},
+            lambda i: max(0.5, 0.9 - (0.9 - 0.5) / 40 * i),
+        ),
         ({"name": "linear", "steps": 40, "start": 0.0, "end": 1.0}, lambda i: min(1.0, i / 40)),
         ({"name": "exponential", "base": 0.97}, lambda i: 0.97**i),
         ({"name": "exponential", "base": 0.97, "end": 0.2}, lambda i: max(0.2, 0.97**i)),
         ({"name": "inverse_sigmoid", "scale": 20.0}, lambda i: 20 / (20 + math.exp(i / 20))),
-        ({"name": "inverse_sigmoid", "scale": 20.0, "end": 0.2}, lambda i: max(0.2, 20 / (20 + math.exp(i / 20)))),
+        (
+            {"name": "inverse_sigmoid", "scale": 20.0, "end": 0.2},
+            lambda i: max(0.2, 20 / (20 + math.exp(i / 20))),
+        ),
     ],
 )
-def test_a_schedule_is_its_formula(component: dict[str, Any], formula: Callable[[int], float]) -> None:
+def test_a_schedule_is_its_formula(
+    component: dict[str, Any], formula: Callable[[int], float]
+) -> None:
     schedule = build(TEACHER_FORCINGS, component)
-    assert [schedule(step) for step in range(200)] == pytest.approx([formula(step) for step in range(200)], abs=1e-12)
+    assert [schedule(step) for step in range(200)] == pytest.approx(
+        [formula(step) for step in range(200)], abs=1e-12
+    )
     assert 0 <= schedule(10**9) <= 1
 
 
@@ -111,7 +123,9 @@ def test_ratio_1_is_one_pass_with_gold_tokens(
 
 
 def by_hand(model: Seq2Seq, rows: Batch) -> tuple[Tensor, Tensor]:
-    """Logits of a network that is fed no gold token but the first, and what it is fed: row by row, token by token."""
+    """Logits of a network that is fed no gold token but the first, and what it is fed: row by row,
+    token by token.
+    """
     scores, inputs = [], []
     for source, target in zip(rows.source, rows.target[:, :-1], strict=True):
         source, fed, logits = source[source != PAD][None], [int(target[0])], []
@@ -131,7 +145,11 @@ def by_hand(model: Seq2Seq, rows: Batch) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("head", ["vocabulary", "pointer_generator"])
 @pytest.mark.parametrize("decoder", DECODERS)
 def test_ratio_0_feeds_predictions(
-    network: Network, batch: Draw, record_inputs: Callable[[Seq2Seq], Calls], decoder: str, head: str
+    network: Network,
+    batch: Draw,
+    record_inputs: Callable[[Seq2Seq], Calls],
+    decoder: str,
+    head: str,
 ) -> None:
     model, rows = network(decoder, head={"name": head}).eval(), batch()
     expected, inputs = by_hand(model, rows)
@@ -158,7 +176,10 @@ def test_gold_tokens_are_fed_with_the_given_ratio(
     model = network(decoder, tie_embeddings=False).eval()
     with torch.no_grad():  # it predicts tokens 10 to 14
         model.head = torch.nn.Module()
-        model.head.points, model.head.forward = False, lambda decoded: scores.expand(*decoded.outputs.shape[:-1], -1)
+        model.head.points, model.head.forward = (
+            False,
+            lambda decoded: scores.expand(*decoded.outputs.shape[:-1], -1),
+        )
     scores = torch.full((23,), -1e9)
     scores[10:15] = torch.tensor([0.0, 0.0, 0.0, 0.0, math.log(6)])
     tokens = torch.full((400, 26), 7)
@@ -176,15 +197,20 @@ def test_gold_tokens_are_fed_with_the_given_ratio(
         assert 0.05 < gold.float().mean(axis).std() * math.sqrt(gold.shape[axis]) < 0.7
     predicted = inputs[:, 1:][~gold]
     frequencies = [(predicted == token).float().mean().item() for token in range(10, 15)]
-    assert frequencies == pytest.approx([0.1, 0.1, 0.1, 0.1, 0.6] if sampled else [0, 0, 0, 0, 1], abs=0.02)
+    assert frequencies == pytest.approx(
+        [0.1, 0.1, 0.1, 0.1, 0.6] if sampled else [0, 0, 0, 0, 1], abs=0.02
+    )
 
 
-def test_the_ratio_follows_the_optimizer_steps(network: Network, batch: Draw, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ratio_follows_the_optimizer_steps(
+    network: Network, batch: Draw, monkeypatch: pytest.MonkeyPatch
+) -> None:
     forcing = {"name": "linear", "steps": 4, "end": 0.2, "sampled": True}
     module = dialog.DialogModule(network(), padding=PAD, teacher_forcing=forcing)
     ratios: list[float] = []
     monkeypatch.setattr(
-        "dialog.training.step.decode", lambda *args, ratio, **rest: ratios.append(ratio) or decode(*args, **rest)
+        "dialog.training.step.decode",
+        lambda *args, ratio, **rest: ratios.append(ratio) or decode(*args, **rest),
     )
     for number in range(6):
         monkeypatch.setattr(dialog.DialogModule, "global_step", number)
@@ -196,7 +222,9 @@ def test_the_ratio_follows_the_optimizer_steps(network: Network, batch: Draw, mo
 def test_a_module_can_be_copied_and_pickled(network: Callable[..., Seq2Seq]) -> None:
     forcing = {"name": "linear", "steps": 4}
     auxiliary = {"name": "reverse", "schedule": {"name": "exponential", "base": 0.5}}
-    module = dialog.DialogModule(network(), padding=PAD, teacher_forcing=forcing, objectives=[auxiliary])
+    module = dialog.DialogModule(
+        network(), padding=PAD, teacher_forcing=forcing, objectives=[auxiliary]
+    )
     for built in (module, copy.deepcopy(module)):
         assert [built.step.ratio(step) for step in range(6)] == [1, 0.75, 0.5, 0.25, 0, 0]
     assert ForkingPickler.dumps(module)

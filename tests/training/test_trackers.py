@@ -1,4 +1,6 @@
-"""Trackers that cannot be reached, fail, are slow or find the disk full; training does not depend on them."""
+"""Trackers that cannot be reached, fail, are slow or find the disk full; training does not depend
+on them.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ class StubTracker(Logger):
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         self.on_step(step)
 
-    def log_hyperparams(self, params: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - Lightning's
+    def log_hyperparams(self, params: Any, *args: Any, **kwargs: Any) -> None:
         pass
 
 
@@ -60,7 +62,9 @@ def test_blocked_tracker_does_not_block_its_caller(caplog: pytest.LogCaptureFixt
     """The calls below would wait forever if they waited at all."""
     release = threading.Event()
     steps: list[int | None] = []
-    logger = BackgroundLogger(StubTracker(lambda step: (release.wait(), steps.append(step))), capacity=5, patience=0.05)
+    logger = BackgroundLogger(
+        StubTracker(lambda step: (release.wait(), steps.append(step))), capacity=5, patience=0.05
+    )
     for step in range(20):
         logger.log_metrics({}, step)
     logger.close()
@@ -70,7 +74,9 @@ def test_blocked_tracker_does_not_block_its_caller(caplog: pytest.LogCaptureFixt
     assert late.startswith("Stub has not caught up within 0.05 s; continuing without it")
 
 
-def test_tracker_that_fails_is_dropped_with_one_warning(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+def test_tracker_that_fails_is_dropped_with_one_warning(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
     steps: list[int | None] = []
 
     def fail_at_third(step: int | None) -> None:
@@ -86,7 +92,9 @@ def test_tracker_that_fails_is_dropped_with_one_warning(caplog: pytest.LogCaptur
     assert steps == [1, 2, 3]
     assert recorded_steps(tmp_path) == [*range(1, 11)]
     (warning,) = warnings_of(caplog)
-    assert warning.startswith("Stub failed (ConnectionResetError: Connection lost); continuing without it")
+    assert warning.startswith(
+        "Stub failed (ConnectionResetError: Connection lost); continuing without it"
+    )
 
 
 def test_full_disk_drops_tensorboard(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
@@ -125,20 +133,31 @@ def closed_address() -> str:
         return f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
-def start_wandb(server: Server, recipe: dialog.Recipe, folder: Path, **environment: str) -> Processes:
+def start_wandb(
+    server: Server, recipe: dialog.Recipe, folder: Path, **environment: str
+) -> Processes:
     path = folder.parent / f"{folder.name}.yaml"
     path.write_text(recipe.yaml(), encoding="utf-8")
     return server.start("train", str(path), "--output", str(folder), environment=environment)
 
 
 def test_unreachable_server_leaves_a_complete_offline_run(
-    server: Server, tiny: Callable[..., Any], tmp_path: Path, silent_address: str, closed_address: str
+    server: Server,
+    tiny: Callable[..., Any],
+    tmp_path: Path,
+    silent_address: str,
+    closed_address: str,
 ) -> None:
     recipe = tiny("lstm", "logger=wandb", *STEPS)
     began = time.monotonic()
     runs = {
         tmp_path / name: start_wandb(
-            server, recipe, tmp_path / name, WANDB_API_KEY="0123456789" * 4, WANDB_BASE_URL=address, **added
+            server,
+            recipe,
+            tmp_path / name,
+            WANDB_API_KEY="0123456789" * 4,
+            WANDB_BASE_URL=address,
+            **added,
         )
         for name, address, added in (
             ("silent", silent_address, {}),
@@ -149,18 +168,26 @@ def test_unreachable_server_leaves_a_complete_offline_run(
         assert training.wait() == [0], training.output
         assert recorded_steps(folder) == [1, 2, 3, 4]
         (warning,) = [line for line in training.output.splitlines() if "cannot be reached" in line]
-        assert warning.endswith(f"continuing offline; to upload later: wandb sync {folder}/wandb/*run-*")
+        assert warning.endswith(
+            f"continuing offline; to upload later: wandb sync {folder}/wandb/*run-*"
+        )
         (offline,) = folder.glob("wandb/*run-*-*")
         assert len(read_offline(offline).values("train/loss")) == 4
         assert "Traceback" not in training.output
     assert time.monotonic() - began < 60  # 90 s and more with wandb's own waiting time
 
 
-def test_killed_service_does_not_stop_training(server: Server, tiny: Callable[..., Any], tmp_path: Path) -> None:
+def test_killed_service_does_not_stop_training(
+    server: Server, tiny: Callable[..., Any], tmp_path: Path
+) -> None:
     steps = ["trainer.max_steps=1000000", "trainer.log_every_n_steps=1"]
     folder = tmp_path / "run"
-    training = start_wandb(server, tiny("lstm", "logger=wandb", *steps), folder, WANDB_MODE="offline")
-    training.until(lambda: services(training.pids[0]) and [*folder.glob("wandb/offline-run-*/*.wandb")])
+    training = start_wandb(
+        server, tiny("lstm", "logger=wandb", *steps), folder, WANDB_MODE="offline"
+    )
+    training.until(
+        lambda: services(training.pids[0]) and [*folder.glob("wandb/offline-run-*/*.wandb")]
+    )
     (service,) = services(training.pids[0])
     os.kill(service, signal.SIGKILL)
     training.until(lambda: "continuing without it" in training.output)
@@ -175,8 +202,16 @@ def test_killed_service_does_not_stop_training(server: Server, tiny: Callable[..
 
 def services(parent: int) -> list[int]:
     """Return the wandb services that a process has started."""
-    status = [path.read_text(encoding="utf-8").split() for path in Path("/proc").glob("[0-9]*/stat") if path.exists()]
-    return [int(fields[0]) for fields in status if fields[3] == str(parent) and "wandb-core" in fields[1]]
+    status = [
+        path.read_text(encoding="utf-8").split()
+        for path in Path("/proc").glob("[0-9]*/stat")
+        if path.exists()
+    ]
+    return [
+        int(fields[0])
+        for fields in status
+        if fields[3] == str(parent) and "wandb-core" in fields[1]
+    ]
 
 
 # ------------------------------------------------------------------ names, test metrics and samples
@@ -190,7 +225,9 @@ def test_evaluation_is_logged_to_the_named_run(tiny: Callable[..., Any], tmp_pat
     train(composed, tmp_path / "run", quiet=True, part_of=part_of)
     metrics = evaluate(dialog.load(tmp_path / "run"), "test", quiet=True).metrics
     wandb.teardown()  # its service has then written all
-    first, second = (read_offline(path) for path in sorted(tmp_path.glob("run/wandb/offline-run-*")))
+    first, second = (
+        read_offline(path) for path in sorted(tmp_path.glob("run/wandb/offline-run-*"))
+    )
     for offline in (first, second):
         assert offline.labels == (part_of.run_name, part_of.group, {"transformer", "builtin"})
     assert first.folder.name.rpartition("-")[2] == second.folder.name.rpartition("-")[2]
@@ -205,7 +242,11 @@ def test_evaluation_is_logged_to_the_named_run(tiny: Callable[..., Any], tmp_pat
 def test_labels_are_set_only_where_a_logger_takes_them() -> None:
     label = partial(labelled, run_name="r", group=None, tags=["t"])
     assert label({"name": "tensorboard"}) == {"name": "tensorboard"}
-    assert label({"name": "wandb", "run_name": "mine"}) == {"name": "wandb", "run_name": "mine", "tags": ["t"]}
+    assert label({"name": "wandb", "run_name": "mine"}) == {
+        "name": "wandb",
+        "run_name": "mine",
+        "tags": ["t"],
+    }
 
 
 def test_tensorboard_has_images_and_test_metrics(tiny: Callable[..., Any], tmp_path: Path) -> None:
@@ -214,10 +255,16 @@ def test_tensorboard_has_images_and_test_metrics(tiny: Callable[..., Any], tmp_p
 
     train(tiny("lstm", "logger=tensorboard", *STEPS), tmp_path / "run", quiet=True)
     evaluate(dialog.load(tmp_path / "run"), "test", quiet=True)
-    events = EventAccumulator(str(tmp_path / "run" / "tensorboard"), size_guidance={"scalars": 0, "images": 0})
+    events = EventAccumulator(
+        str(tmp_path / "run" / "tensorboard"), size_guidance={"scalars": 0, "images": 0}
+    )
     events.Reload()
     tags = events.Tags()
     assert [event.step for event in events.Scalars("train/loss")] == [1, 2, 3, 4]
-    assert {"validation/loss", "test/perplexity_token", "attention/entropy/mean"} <= set(tags["scalars"])
-    assert [tag for tag in tags["images"] if tag.startswith("attention/")] == ["attention/13/decoder.attention"]
+    assert {"validation/loss", "test/perplexity_token", "attention/entropy/mean"} <= set(
+        tags["scalars"]
+    )
+    assert [tag for tag in tags["images"] if tag.startswith("attention/")] == [
+        "attention/13/decoder.attention"
+    ]
     assert "test/responses/text_summary" in tags["tensors"]

@@ -1,4 +1,6 @@
-"""Runs in Weights & Biases: offline without an account, complete, without network access and without secrets."""
+"""Runs in Weights & Biases: offline without an account, complete, without network access and
+without secrets.
+"""
 
 from __future__ import annotations
 
@@ -58,14 +60,20 @@ program.main(sys.argv[1:-1], standalone_mode=False)  # the last argument is a se
 
 def bare_environment(home: Path, **added: str) -> dict[str, str]:
     """Return variables without an account and with a new home folder."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("WANDB", "DIALOG_DEBUG"))}
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("WANDB", "DIALOG_DEBUG"))
+    }
     for key in ("NETRC", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "PL_GLOBAL_SEED"):
         kept.pop(key, None)
     home.mkdir()
     return {**kept, "HOME": str(home), "OMP_NUM_THREADS": "1", **added}
 
 
-def execute(script: str, folder: Path, arguments: Sequence[str], environment: dict[str, str]) -> None:
+def execute(
+    script: str, folder: Path, arguments: Sequence[str], environment: dict[str, str]
+) -> None:
     path = folder / "script.py"
     path.write_text(script, encoding="utf-8")
     done = subprocess.run(
@@ -84,7 +92,9 @@ def execute(script: str, folder: Path, arguments: Sequence[str], environment: di
 def offline_run(
     tiny: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, Offline, dialog.Recipe]:
-    """A run of the command line with logger=wandb; proxies lead to a trap that notices connections."""
+    """A run of the command line with logger=wandb; proxies lead to a trap that notices
+    connections.
+    """
     place = tmp_path_factory.mktemp("wandb")
     overrides = [
         "logger=wandb",
@@ -97,7 +107,9 @@ def offline_run(
     (place / "mine.yaml").write_text(recipe.yaml(), encoding="utf-8")
     with socket.create_server(("127.0.0.1", 0)) as trap:
         proxy = f"http://127.0.0.1:{trap.getsockname()[1]}"
-        proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy"), proxy)
+        proxies = dict.fromkeys(
+            ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy"), proxy
+        )
         planted = {key: value for key, value in SECRETS.items() if key != "argv"}
         environment = bare_environment(place / "home", **proxies, **planted)
         arguments = ["train", "mine.yaml", "--output", "run", SECRETS["argv"]]
@@ -121,26 +133,46 @@ def requests(trap: socket.socket) -> list[bytes]:
             received.append(caller.recv(1000))
 
 
-def test_offline_run_has_recipe_and_metrics(offline_run: tuple[Path, Offline, dialog.Recipe]) -> None:
+def test_offline_run_has_recipe_and_metrics(
+    offline_run: tuple[Path, Offline, dialog.Recipe],
+) -> None:
     run, offline, recipe = offline_run
     expected = json.loads(json.dumps(to_dict(recipe)))
     expected["logger"] |= {"run_name": "mine", "tags": ["transformer", "builtin"]}
     assert offline.labels == ("mine", "", {"transformer", "builtin"})
     assert {key: offline.config[key] for key in expected} == expected
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    for key in ("train/loss", "train/learning_rate", "train/gradient_norm", "train/tokens_per_second", "train/tokens"):
-        assert offline.values(key) == pytest.approx([line[key] for line in lines if key in line]), key
+    lines = [
+        json.loads(line)
+        for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
+    for key in (
+        "train/loss",
+        "train/learning_rate",
+        "train/gradient_norm",
+        "train/tokens_per_second",
+        "train/tokens",
+    ):
+        assert offline.values(key) == pytest.approx([line[key] for line in lines if key in line]), (
+            key
+        )
         assert len(offline.values(key)) == 6
     for key in ("loss", "perplexity", "bits_per_byte", "token_accuracy"):
         values = offline.values(f"validation/{key}")
-        assert values == pytest.approx([line[f"validation/{key}"] for line in lines if f"validation/{key}" in line])
+        assert values == pytest.approx(
+            [line[f"validation/{key}"] for line in lines if f"validation/{key}" in line]
+        )
         assert len(values) == 2
-    assert all("trainer/global_step" in row for row in offline.rows if any("/" in key for key in row))
+    assert all(
+        "trainer/global_step" in row for row in offline.rows if any("/" in key for key in row)
+    )
     assert len({row["trainer/global_step"] for row in offline.rows if "train/loss" in row}) == 6
 
 
 def test_record_has_every_step_once(offline_run: tuple[Path, Offline, dialog.Recipe]) -> None:
-    lines = [json.loads(line) for line in (offline_run[0] / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    lines = [
+        json.loads(line)
+        for line in (offline_run[0] / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     for line in lines:
         assert list(line)[:3] == ["step", "epoch", "time"]
         assert isinstance(line["step"], int)
@@ -170,10 +202,15 @@ ATTENTIONS = {
 def recorded(run: Path) -> dict[tuple[str, str], dict[str, Any]]:
     """Return the maps by step and example."""
     paths = sorted((run / "attention").glob("step-*/*.json"))
-    return {(path.parent.name, path.stem): json.loads(path.read_text(encoding="utf-8")) for path in paths}
+    return {
+        (path.parent.name, path.stem): json.loads(path.read_text(encoding="utf-8"))
+        for path in paths
+    }
 
 
-def test_maps_of_every_layer_and_head_are_written(offline_run: tuple[Path, Offline, dialog.Recipe]) -> None:
+def test_maps_of_every_layer_and_head_are_written(
+    offline_run: tuple[Path, Offline, dialog.Recipe],
+) -> None:
     maps = recorded(offline_run[0])
     assert {step for step, _ in maps} == {"step-3", "step-6"}
     assert len(maps) == 8
@@ -192,7 +229,10 @@ def test_maps_of_every_layer_and_head_are_written(offline_run: tuple[Path, Offli
             np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
             if one["name"].startswith("decoder") and kind == "self":
                 assert np.triu(weights, 1).max() == 0  # causal
-    first, last = ({row: each for (step, row), each in maps.items() if step == name} for name in ("step-3", "step-6"))
+    first, last = (
+        {row: each for (step, row), each in maps.items() if step == name}
+        for name in ("step-3", "step-6")
+    )
     assert first.keys() == last.keys()
     for row, each in first.items():
         assert each["response_tokens"] == last[row]["response_tokens"]
@@ -212,7 +252,8 @@ def test_maps_are_logged_as_images(offline_run: tuple[Path, Offline, dialog.Reci
         (row,) = (
             one
             for one in pictures
-            if one["trainer/global_step"] == at and any(key.startswith(f"attention/{example}/") for key in one)
+            if one["trainer/global_step"] == at
+            and any(key.startswith(f"attention/{example}/") for key in one)
         )
         for one in read_maps(run / "attention" / step / f"{example}.npz")["maps"]:
             entry = row[f"attention/{example}/{one['name']}"]
@@ -224,18 +265,30 @@ def test_maps_are_logged_as_images(offline_run: tuple[Path, Offline, dialog.Reci
             with Image.open(offline.folder / "files" / entry["path"]) as picture:
                 assert np.array_equal(np.asarray(picture), np.asarray(expected))
             images += 1
-    assert images == len(ATTENTIONS) * len(steps) == len(list(offline.folder.glob("files/media/images/**/*.png")))
+    assert (
+        images
+        == len(ATTENTIONS) * len(steps)
+        == len(list(offline.folder.glob("files/media/images/**/*.png")))
+    )
 
 
-def test_a_page_and_a_table_of_every_head_are_logged(offline_run: tuple[Path, Offline, dialog.Recipe]) -> None:
+def test_a_page_and_a_table_of_every_head_are_logged(
+    offline_run: tuple[Path, Offline, dialog.Recipe],
+) -> None:
     run, offline, _ = offline_run
     files = offline.folder / "files"
-    pages = [(files / entry["path"]).read_text(encoding="utf-8") for entry in offline.values("attention/panel")]
+    pages = [
+        (files / entry["path"]).read_text(encoding="utf-8")
+        for entry in offline.values("attention/panel")
+    ]
     assert [sorted(set(re.findall(r'"label":"(step \d+)"', page))) for page in pages] == [
         ["step 3"],
         ["step 3", "step 6"],
     ]
-    tables = [json.loads((files / entry["path"]).read_text("utf-8")) for entry in offline.values("attention/heads")]
+    tables = [
+        json.loads((files / entry["path"]).read_text("utf-8"))
+        for entry in offline.values("attention/heads")
+    ]
     assert len(tables) == 2
     for step, table in zip((3, 6), tables, strict=True):
         rows = [dict(zip(table["columns"], values, strict=True)) for values in table["data"]]
@@ -249,7 +302,9 @@ def test_a_page_and_a_table_of_every_head_are_logged(offline_run: tuple[Path, Of
         for row in rows:
             each = recorded(run)[f"step-{step}", str(row["example"])]
             assert row["context"].split(" ") == each["context_tokens"]
-            (weights,) = (np.array(one["weights"]) for one in each["maps"] if one["name"] == row["module"])
+            (weights,) = (
+                np.array(one["weights"]) for one in each["maps"] if one["name"] == row["module"]
+            )
             assert row["sharpness"] == pytest.approx(weights[row["head"]].max(-1).mean(), abs=1e-4)
             first = each["context_tokens"][weights[row["head"], 0].argmax()]
             assert row["strongest"].startswith(f"{each['response_tokens'][0]}→{first} ")
@@ -268,15 +323,35 @@ def check_no_secrets(folder: Path) -> None:
             assert secret.encode() not in content, path
 
 
-def test_environment_names_neither_user_nor_host(offline_run: tuple[Path, Offline, dialog.Recipe]) -> None:
+def test_environment_names_neither_user_nor_host(
+    offline_run: tuple[Path, Offline, dialog.Recipe],
+) -> None:
     environment = json.loads((offline_run[0] / "environment.json").read_text(encoding="utf-8"))
-    assert {"python", "torch", "lightning", "git", "seed", "data", "tokenizer", "cpu", "gpu"} <= environment.keys()
-    assert not any(socket.gethostname() == value or "/" in str(value) for value in environment.values())
+    assert {
+        "python",
+        "torch",
+        "lightning",
+        "git",
+        "seed",
+        "data",
+        "tokenizer",
+        "cpu",
+        "gpu",
+    } <= environment.keys()
+    assert not any(
+        socket.gethostname() == value or "/" in str(value) for value in environment.values()
+    )
 
 
-def test_two_ranks_write_one_offline_run(server: Server, tiny: Callable[..., Any], tmp_path: Path) -> None:
+def test_two_ranks_write_one_offline_run(
+    server: Server, tiny: Callable[..., Any], tmp_path: Path
+) -> None:
     """Although a key is set, as WANDB_MODE is offline."""
-    overrides = ["trainer.max_steps=4", "trainer.val_check_interval=4", "trainer.log_every_n_steps=1"]
+    overrides = [
+        "trainer.max_steps=4",
+        "trainer.val_check_interval=4",
+        "trainer.log_every_n_steps=1",
+    ]
     (tmp_path / "mine.yaml").write_text(
         tiny("lstm", "logger=wandb", "trainer.devices=2", *overrides).yaml(), encoding="utf-8"
     )
@@ -286,7 +361,10 @@ def test_two_ranks_write_one_offline_run(server: Server, tiny: Callable[..., Any
     training = server.start(*command, world=2, environment=environment)
     assert training.wait() == [0, 0], training.output
     (offline_folder,) = (folder / "wandb").glob("*run-*-*")
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    lines = [
+        json.loads(line)
+        for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     steps = [line["step"] for line in lines if "train/loss" in line]
     assert len(steps) == len(set(steps)) == 4
     assert len(read_offline(offline_folder).values("train/loss")) == 4
@@ -294,4 +372,5 @@ def test_two_ranks_write_one_offline_run(server: Server, tiny: Callable[..., Any
     check_no_secrets(folder)
     (loss,) = (line["validation/loss"] for line in lines if "validation/loss" in line)
     metrics = evaluate(dialog.load(folder), "validation", quiet=True).metrics
-    assert metrics["nll_nats"] / metrics["tokens"] == pytest.approx(loss, rel=1e-6)  # each example counts once
+    # each example counts once
+    assert metrics["nll_nats"] / metrics["tokens"] == pytest.approx(loss, rel=1e-6)

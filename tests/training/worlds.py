@@ -1,8 +1,9 @@
-"""Train on the same global batches with different world sizes and micro-batches: ``worlds.py FOLDER [--all]``.
+"""Train on the same global batches with different world sizes and micro-batches:
+``worlds.py FOLDER [--all]``.
 
-The processes are forks, so torch is imported once; they rendezvous through a file. ``--all`` trains with world sizes 1,
-2 and 4 and with 1, 2 and 4 micro-batches, in float32 and float64, and prints how much each differs from one process
-with one micro-batch.
+The processes are forks, so torch is imported once; they rendezvous through a file. ``--all`` trains
+with world sizes 1, 2 and 4 and with 1, 2 and 4 micro-batches, in float32 and float64, and prints
+how much each differs from one process with one micro-batch.
 """
 
 from __future__ import annotations
@@ -25,7 +26,12 @@ from lightning.pytorch.loggers.logger import DummyLogger
 from dialog.data.batching import Batch, collate
 from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, PAD, SELF
 from dialog.models.seq2seq import Seq2Seq
-from dialog.training.distributed.fsdp import FullyShardedStrategy, full_tensor, is_sharded, local_shard
+from dialog.training.distributed.fsdp import (
+    FullyShardedStrategy,
+    full_tensor,
+    is_sharded,
+    local_shard,
+)
 from dialog.training.module import DialogModule
 from dialog.training.trainer import quiet
 
@@ -45,8 +51,12 @@ FAMILIES: dict[str, dict[str, Any]] = {
     },
 }
 
-OPTIMIZERS = {"lstm": {"name": "adamw", "lr": 0.01, "eps": 1e-4}, "transformer": {"name": "sgd", "lr": 0.1}}
-"""SGD for the Transformer: the gradient of its key biases is only rounding, which Adam would scale to whole steps.
+OPTIMIZERS = {
+    "lstm": {"name": "adamw", "lr": 0.01, "eps": 1e-4},
+    "transformer": {"name": "sgd", "lr": 0.1},
+}
+"""SGD for the Transformer: the gradient of its key biases is only rounding, which Adam would scale
+to whole steps.
 
 That of the LSTM's attention query is hardly more at first, hence the large epsilon.
 """
@@ -65,7 +75,9 @@ def examples() -> list[tuple[list[int], list[int]]]:
 
 
 class Share:
-    """The micro-batches of one rank; the last step of an epoch has half as many, if they can be halved."""
+    """The micro-batches of one rank; the last step of an epoch has half as many, if they can be
+    halved.
+    """
 
     def __init__(self, rank: int, world: int, accumulated: int) -> None:
         rows, self.batches = examples(), list[Batch]()
@@ -100,11 +112,15 @@ class Reductions(Callback):
     def __init__(self) -> None:
         self.equal: list[bool] = []
 
-    def on_train_batch_end(self, trainer: lightning.Trainer, module: Any, *arguments: Any) -> None:  # noqa: ANN401 - a DialogModule
+    def on_train_batch_end(self, trainer: lightning.Trainer, module: Any, *arguments: Any) -> None:
         *_, index = arguments
-        accumulates = (index + 1) % trainer.accumulate_grad_batches and index + 1 < trainer.num_training_batches
+        accumulates = (
+            index + 1
+        ) % trainer.accumulate_grad_batches and index + 1 < trainer.num_training_batches
         if accumulates and trainer.world_size > 1 and not is_sharded(module):
-            gradient = torch.cat([each.grad.flatten() for each in module.parameters() if each.grad is not None])
+            gradient = torch.cat(
+                [each.grad.flatten() for each in module.parameters() if each.grad is not None]
+            )
             gradients = [torch.empty_like(gradient) for _ in range(trainer.world_size)]
             dist.all_gather(gradients, gradient)
             self.equal.append(torch.equal(*gradients[:2]))
@@ -116,9 +132,12 @@ def fit(
     """Train; return what is logged, and the weights."""
     torch.manual_seed(0)
     head = {"name": "pointer_generator", "coverage": 0.5}
-    checkpointed = sharded and family == "transformer"  # layers are gathered again for the recomputation
+    # layers are gathered again for the recomputation
+    checkpointed = sharded and family == "transformer"
     parts = {**FAMILIES[family], "activation_checkpointing": checkpointed}
-    model = Seq2Seq(20, padding=PAD, embedding_size=6, head=head, turn_tokens=(OTHER, SELF), **parts)
+    model = Seq2Seq(
+        20, padding=PAD, embedding_size=6, head=head, turn_tokens=(OTHER, SELF), **parts
+    )
     torch.manual_seed(rank)
     if sharded and rank:  # only the first rank's weights count
         torch.nn.init.normal_(next(model.parameters()))
@@ -148,7 +167,12 @@ def fit(
     )
     trainer.fit(module, Share(rank, world, accumulated))
     weights = torch.cat([full_tensor(each).detach().flatten() for each in model.parameters()])
-    states = [each for state in trainer.optimizers[0].state.values() for each in state.values() if each.dim()]
+    states = [
+        each
+        for state in trainer.optimizers[0].state.values()
+        for each in state.values()
+        if each.dim()
+    ]
     return {
         **{
             "lines": record.lines,
@@ -167,7 +191,9 @@ def work(rank: int, world: int, folder: Path, every: bool) -> None:
     quiet()
     if world > 1:
         os.environ["LOCAL_RANK"] = str(rank)
-        dist.init_process_group("gloo", init_method=f"file://{folder}/{world}", rank=rank, world_size=world)
+        dist.init_process_group(
+            "gloo", init_method=f"file://{folder}/{world}", rank=rank, world_size=world
+        )
     for precision, splits in (ALL if every else SPLITS).items():
         for family, split in product(FAMILIES, splits):
             if split[0] == world:
@@ -181,7 +207,10 @@ def work(rank: int, world: int, folder: Path, every: bool) -> None:
 
 
 def print_differences(folder: Path) -> None:
-    print("| family | precision | world size | micro-batches | largest difference of train/loss | of the weights |")
+    print(
+        "| family | precision | world size | micro-batches | largest difference of train/loss | of"
+        " the weights |"
+    )
     print("| --- | --- | ---: | ---: | ---: | ---: |")
     for family, (precision, splits) in product(FAMILIES, ALL.items()):
         for split in splits:

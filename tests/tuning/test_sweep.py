@@ -27,7 +27,10 @@ from dialog.tuning.results import best_of
 from dialog.tuning.space import spaces, suggest
 from dialog.tuning.sweep import SweepSettings, sweep
 
-SPACE = {"optimizer.lr": {"low": 1e-4, "high": 1e-1, "log": True}, "model.dropout": [0.0, 0.1, 0.2, 0.3]}
+SPACE = {
+    "optimizer.lr": {"low": 1e-4, "high": 1e-1, "log": True},
+    "model.dropout": [0.0, 0.1, 0.2, 0.3],
+}
 NAMES = ["quickstart/lstm_bahdanau", "quickstart/transformer"]
 
 
@@ -41,7 +44,13 @@ class Training:
         self.interrupted_at = interrupted_at
 
     def __call__(
-        self, composed: Composed, output: Path, *, quiet: bool, callbacks: list[TrialWatch], part_of: PartOf
+        self,
+        composed: Composed,
+        output: Path,
+        *,
+        quiet: bool,
+        callbacks: list[TrialWatch],
+        part_of: PartOf,
     ) -> None:
         self.places.append((part_of.run_name, part_of.group))
         (watch,) = callbacks
@@ -68,7 +77,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "swept"
 
 
-def begun(folder: Path, trials: int, **settings: Any) -> SweepSettings:  # noqa: ANN401 - a search's settings
+def begun(folder: Path, trials: int, **settings: Any) -> SweepSettings:
     asked = SweepSettings(dict.fromkeys(NAMES, SPACE), trials, **settings)
     sweeps.create([compose(name) for name in NAMES], asked, folder)
     return asked
@@ -77,37 +86,58 @@ def begun(folder: Path, trials: int, **settings: Any) -> SweepSettings:  # noqa:
 def paths(found: dict[str, Any]) -> list[list[tuple[Any, ...]]]:
     """Everything in the results but trial numbers and clock times."""
     keys = ("state", "value", "overrides", "reason", "steps", "target_tokens")
-    return [[tuple(map(str, (trial[key] for key in keys))) for trial in each["trials"]] for each in found["recipes"]]
+    return [
+        [tuple(map(str, (trial[key] for key in keys))) for trial in each["trials"]]
+        for each in found["recipes"]
+    ]
 
 
 # ------------------------------------------------------------------ the budget
 
 
-def test_every_recipe_gets_the_same_number_of_trials(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_recipe_gets_the_same_number_of_trials(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     training = Training(fails_at=6)
     monkeypatch.setattr("dialog.tuning.sweep.train_run", training)
     found = sweep(folder, begun(folder, 10, sampler="random"))
     assert training.count == 20
-    assert training.places[:3] == [(f"{NAMES[n % 2]} trial 00{n // 2}", folder.name) for n in range(3)]
+    assert training.places[:3] == [
+        (f"{NAMES[n % 2]} trial 00{n // 2}", folder.name) for n in range(3)
+    ]
     states = [trial["state"] for each in found["recipes"] for trial in each["trials"]]
     assert {"complete", "pruned", "fail"} == set(states)
     for each in found["recipes"]:
         spent, trials = each["spent"], each["trials"]
         assert spent["trials"] == len(trials) == 10
         assert spent["target_tokens"] == sum(trial["target_tokens"] for trial in trials)
-        assert spent["pruned"] + spent["failed"] + sum(trial["state"] == "complete" for trial in trials) == 10
-        best = min((trial for trial in trials if trial["state"] == "complete"), key=lambda trial: trial["value"])
+        assert (
+            spent["pruned"]
+            + spent["failed"]
+            + sum(trial["state"] == "complete" for trial in trials)
+            == 10
+        )
+        best = min(
+            (trial for trial in trials if trial["state"] == "complete"),
+            key=lambda trial: trial["value"],
+        )
         assert best["value"] == each["best"]["value"]
         kept = [path.parent.name for path in (folder / "runs" / each["name"]).glob("*/checkpoints")]
         assert kept == [f"{best['trial']:03}"]  # weights of the others are gone
         (head, *_) = (folder / each["best"]["recipe"]).read_text(encoding="utf-8").splitlines()
         number = trials.index(best) + 1
-        assert head.startswith(f"# Trial {number} of 10 of a sweep (runs/{each['name']}/{best['trial']:03}): ")
-    assert json.loads((folder / "results.json").read_text(encoding="utf-8")) == json.loads(json.dumps(found))
+        assert head.startswith(
+            f"# Trial {number} of 10 of a sweep (runs/{each['name']}/{best['trial']:03}): "
+        )
+    assert json.loads((folder / "results.json").read_text(encoding="utf-8")) == json.loads(
+        json.dumps(found)
+    )
     assert len((folder / "sweep.md").read_text(encoding="utf-8").splitlines()) == 4
 
 
-def test_trial_is_pruned_only_after_half_of_its_length(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trial_is_pruned_only_after_half_of_its_length(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class SlowAtFirst(Training):
         """Each trial begins worse than those before it, and ends better."""
 
@@ -127,18 +157,29 @@ def test_trial_knows_how_much_of_it_is_done(tmp_path: Path) -> None:
         fractions.append(done)
         return validation == 3
 
-    length = ["trainer.max_steps=8", "trainer.val_check_interval=2", "data.corpus.size=60", "logger=none"]
+    length = [
+        "trainer.max_steps=8",
+        "trainer.val_check_interval=2",
+        "data.corpus.size=60",
+        "logger=none",
+    ]
     with pytest.raises(PrunedError):
-        train(compose(NAMES[0], length), tmp_path / "run", quiet=True, callbacks=[TrialWatch(record)])
+        train(
+            compose(NAMES[0], length), tmp_path / "run", quiet=True, callbacks=[TrialWatch(record)]
+        )
     assert fractions == [0.25, 0.5, 0.75]
 
 
-def test_interrupted_sweep_continues_as_uninterrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_sweep_continues_as_uninterrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("dialog.tuning.sweep.train_run", Training())
     whole = sweep(tmp_path / "whole", begun(tmp_path / "whole", 6))
     monkeypatch.setattr("dialog.tuning.sweep.train_run", Training(interrupted_at=6))
     asked = begun(tmp_path / "stopped", 6)
-    with pytest.raises(KeyboardInterrupt, match=f"resume the sweep: .* sweep --resume {tmp_path}/stopped"):
+    with pytest.raises(
+        KeyboardInterrupt, match=f"resume the sweep: .* sweep --resume {tmp_path}/stopped"
+    ):
         sweep(tmp_path / "stopped", asked)
     between = json.loads((tmp_path / "stopped" / "results.json").read_text(encoding="utf-8"))
     assert [each["spent"]["trials"] for each in between["recipes"]] == [3, 2]
@@ -148,16 +189,20 @@ def test_interrupted_sweep_continues_as_uninterrupted(tmp_path: Path, monkeypatc
     assert [each["spent"]["interrupted"] for each in resumed["recipes"]] == [0, 1]
 
 
-def test_a_second_process_trains_the_other_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_process_trains_the_other_recipe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     training, asked = Training(), begun(tmp_path / "shared", 3)
     others = []
 
-    def second(composed: Composed, output: Path, **options: Any) -> None:  # noqa: ANN401 - those of a training
+    def second(composed: Composed, output: Path, **options: Any) -> None:
         if not others:
             others.append(composed.name)
             found = sweep(tmp_path / "shared", asked)["recipes"]
             assert [each["spent"]["trials"] for each in found] == [0, 3]
-            with pytest.raises(UserError, match="other processes train all recipes that lack trials"):
+            with pytest.raises(
+                UserError, match="other processes train all recipes that lack trials"
+            ):
                 sweep(tmp_path / "shared", asked)
         training(composed, output, **options)
 
@@ -179,11 +224,16 @@ def test_best_trial_may_have_the_value_zero() -> None:
 
 def test_recipes_of_different_budgets_are_rejected() -> None:
     one, other = compose(NAMES[0]), compose(NAMES[1], ["trainer.max_steps=7"])
-    with pytest.raises(UserError, match=r"the budgets differ: trainer\.max_steps is 2300 in .* and 7 in .*transformer"):
+    with pytest.raises(
+        UserError,
+        match=r"the budgets differ: trainer\.max_steps is 2300 in .* and 7 in .*transformer",
+    ):
         sweeps.check([one, other])
     with pytest.raises(UserError, match=r"the budgets differ: data\.corpus is "):
         sweeps.check([one, compose(NAMES[1], ["data.corpus.size=100"])])
-    with pytest.raises(UserError, match=r"the budgets differ: data\.batch_examples is None in .* and 8 in "):
+    with pytest.raises(
+        UserError, match=r"the budgets differ: data\.batch_examples is None in .* and 8 in "
+    ):
         sweeps.check([one, compose(NAMES[1], ["data.batch_examples=8"])])
 
 
@@ -193,11 +243,23 @@ def test_recipes_of_different_budgets_are_rejected() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("all: {trainer.max_steps: [1, 2]}", r"space.yaml:1: trainer.max_steps is part of the budget"),
-        ("all:\n  data.corpus.size: [1, 2]", r"space.yaml:2: data.corpus.size is part of the budget"),
+        (
+            "all: {trainer.max_steps: [1, 2]}",
+            r"space.yaml:1: trainer.max_steps is part of the budget",
+        ),
+        (
+            "all:\n  data.corpus.size: [1, 2]",
+            r"space.yaml:2: data.corpus.size is part of the budget",
+        ),
         ("all: {data: [{}]}", "data is part of the budget"),
-        ("quickstart/transfomer: {seed: [1]}", "is not a recipe of this sweep; did you mean 'quickstart/transformer'"),
-        ("all: {optimizer.lr: {low: 1, high: 1}}", "optimizer.lr: must be a list of values, or {low, high}"),
+        (
+            "quickstart/transfomer: {seed: [1]}",
+            "is not a recipe of this sweep; did you mean 'quickstart/transformer'",
+        ),
+        (
+            "all: {optimizer.lr: {low: 1, high: 1}}",
+            "optimizer.lr: must be a list of values, or {low, high}",
+        ),
         ("all: {optimizer.lr: {low: 0, high: 1, log: true}}", "optimizer.lr: must be"),
         ("all: {optimizer.lr: {low: 0, high: 1, many: 3}}", "optimizer.lr: must be"),
         ("all: {optimizer.lr: {low: 1, high: .inf}}", "optimizer.lr: must be"),
@@ -205,7 +267,10 @@ def test_recipes_of_different_budgets_are_rejected() -> None:
         ("all: {optimizer.lr: {low: 1, high: 8, step: two}}", "optimizer.lr: must be"),
         ("all: {optimizer.lr: {low: 0.1, high: 0.5, step: 0}}", "optimizer.lr: must be"),
         ("all: {optimizer.lr: {low: 0.1, high: 0.5, step: 0.7}}", "optimizer.lr: must be"),
-        ("all: {optimizer.lr: {low: 0.1, high: 1.0, step: 0.1, log: true}}", "optimizer.lr: must be"),
+        (
+            "all: {optimizer.lr: {low: 0.1, high: 1.0, step: 0.1, log: true}}",
+            "optimizer.lr: must be",
+        ),
         ("all: {optimizer.lr: {low: 1, high: 8, log: maybe}}", "optimizer.lr: must be"),
         ("all: {optimizer.lr: []}", "optimizer.lr: must be"),
         ("all: 3", "all must be a mapping"),
@@ -235,7 +300,12 @@ def test_step_of_a_range(choice: dict[str, Any], values: set[str]) -> None:
 
 @pytest.mark.parametrize(
     ("low", "high", "log", "digits"),
-    [(3e-4, 3e-3, True, 3), (0.0, 0.5, False, 3), (-200.0, 200.0, False, 3), (0.9991, 0.9999, True, 7)],
+    [
+        (3e-4, 3e-3, True, 3),
+        (0.0, 0.5, False, 3),
+        (-200.0, 200.0, False, 3),
+        (0.9991, 0.9999, True, 7),
+    ],
 )
 def test_a_drawn_number_has_few_digits_and_stays_in_its_range(
     low: float, high: float, *, log: bool, digits: int
@@ -250,7 +320,10 @@ def test_a_drawn_number_has_few_digits_and_stays_in_its_range(
 
 def test_section_of_a_recipe_overrides_all(tmp_path: Path) -> None:
     path = tmp_path / "space.yaml"
-    path.write_text("all: {seed: [1, 2], model.dropout: [0]}\nquickstart/transformer: {seed: [3]}\n", encoding="utf-8")
+    path.write_text(
+        "all: {seed: [1, 2], model.dropout: [0]}\nquickstart/transformer: {seed: [3]}\n",
+        encoding="utf-8",
+    )
     assert spaces(path, NAMES) == {
         NAMES[0]: {"seed": [1, 2], "model.dropout": [0]},
         NAMES[1]: {"seed": [3], "model.dropout": [0]},
@@ -278,8 +351,20 @@ def test_sweep_of_both_families(
     for family in ("lstm", "transformer"):
         own = tiny(family, "trainer.max_steps=4", "trainer.val_check_interval=2").yaml()
         Path(f"{family}.yaml").write_text(own, encoding="utf-8")
-    Path("space.yaml").write_text("all: {optimizer.lr: {low: 0.001, high: 0.1, log: true}}\n", encoding="utf-8")
-    command = ["sweep", "lstm.yaml", "transformer.yaml", "--space", "space.yaml", "--trials", "1", "--output", "s"]
+    Path("space.yaml").write_text(
+        "all: {optimizer.lr: {low: 0.001, high: 0.1, log: true}}\n", encoding="utf-8"
+    )
+    command = [
+        "sweep",
+        "lstm.yaml",
+        "transformer.yaml",
+        "--space",
+        "space.yaml",
+        "--trials",
+        "1",
+        "--output",
+        "s",
+    ]
     program.main(command, standalone_mode=False)
     assert capsys.readouterr().out.count("| 1 | 0 | 0 |") == 2
     program.main(["sweep", "--resume", "s", "--trials", "2", "--json"], standalone_mode=False)
@@ -292,7 +377,9 @@ def test_sweep_of_both_families(
         best = compose(str(Path("s") / each["best"]["recipe"])).recipe
         assert f"optimizer.lr={best.optimizer['lr']}" in each["best"]["overrides"]
         assert best.about.trials == each["spent"]["trials"] > 1
-        assert (Path("s") / "runs" / each["name"] / f"{each['best']['trial']:03}" / "model.safetensors").is_file()
+        assert (
+            Path("s") / "runs" / each["name"] / f"{each['best']['trial']:03}" / "model.safetensors"
+        ).is_file()
 
 
 @pytest.mark.parametrize(
@@ -336,7 +423,9 @@ def test_resumed_sweep_keeps_its_settings(option: str, message: str, folder: Pat
             program.main(["sweep", "--resume", str(folder), *option.split()], standalone_mode=False)
 
 
-def test_a_kill_leaves_no_sweep_or_one_to_resume(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kill_leaves_no_sweep_or_one_to_resume(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -371,13 +460,21 @@ def test_wandb_command_is_a_recipe_with_overrides(path: Path) -> None:
     config = yaml.safe_load(path.read_text(encoding="utf-8"))
     for end in (0, -1):
         drawn = {
-            key: {"value": given["values"][end] if "values" in given else given["min" if end == 0 else "max"]}
+            key: {
+                "value": given["values"][end]
+                if "values" in given
+                else given["min" if end == 0 else "max"]
+            }
             for key, given in config["parameters"].items()
         }
         flags = create_sweep_command_args({"args": drawn})["args_no_hyphens"]
         command = create_sweep_command(list(config["command"]))
         program_name, verb, recipe, *overrides = command
-        assert (program_name, verb, overrides.pop()) == ("dialog-seq2seq", "train", "${args_no_hyphens}")
+        assert (program_name, verb, overrides.pop()) == (
+            "dialog-seq2seq",
+            "train",
+            "${args_no_hyphens}",
+        )
         made = to_dict(compose(recipe, [*overrides, *flags]).recipe)
         for key, value in drawn.items():
             found: Any = made

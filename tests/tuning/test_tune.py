@@ -23,7 +23,13 @@ from dialog.data.batching import Batch, collate
 from dialog.data.datamodule import BatchLoader
 from dialog.errors import UserError
 from dialog.training.module import DialogModule
-from dialog.training.optimization.tuner import BatchTrial, HeaviestLoader, RangeTest, bounded_memory, unsmoothed
+from dialog.training.optimization.tuner import (
+    BatchTrial,
+    HeaviestLoader,
+    RangeTest,
+    bounded_memory,
+    unsmoothed,
+)
 from dialog.tuning.range_test import steepest
 
 
@@ -35,7 +41,10 @@ def recipe(tiny: Callable[..., Composed], tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_learning_rate_with_its_picture(recipe: str, capsys: pytest.CaptureFixture[str]) -> None:
-    program.main(["tune", recipe, "--lr", "--steps", "40", "--output", "lr.svg", "--json"], standalone_mode=False)
+    program.main(
+        ["tune", recipe, "--lr", "--steps", "40", "--output", "lr.svg", "--json"],
+        standalone_mode=False,
+    )
     out, err = capsys.readouterr()
     assert "\r" not in err  # no bar in a pipe
     found = json.loads(out)["lr"]
@@ -50,14 +59,19 @@ def test_a_learning_rate_with_its_picture(recipe: str, capsys: pytest.CaptureFix
 
 
 class Interrupting:
-    """Sends SIGINT to this process when it is destroyed: Python ignores exceptions that are raised there."""
+    """Sends SIGINT to this process when it is destroyed: Python ignores exceptions that are raised
+    there.
+    """
 
     def __del__(self) -> None:
         signal.raise_signal(signal.SIGINT)
 
 
-@pytest.mark.filterwarnings("ignore:Be aware")  # of Lightning, which restores the weights without its callbacks
-def test_an_interrupt_within_a_finalizer_is_not_lost(recipe: str, monkeypatch: pytest.MonkeyPatch) -> None:
+# of Lightning, which restores the weights without its callbacks
+@pytest.mark.filterwarnings("ignore:Be aware")
+def test_an_interrupt_within_a_finalizer_is_not_lost(
+    recipe: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     step = DialogModule.training_step
 
     def interrupted_step(module: DialogModule, batch: Batch, batch_index: int) -> Tensor:
@@ -83,7 +97,9 @@ class OneBatch:
 def test_peak_memory_is_that_of_the_device_of_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)  # and trainer.accelerator=cpu
     trials: list[BatchTrial] = []
-    assert len(list(HeaviestLoader(cast("BatchLoader", OneBatch()), torch.device("cpu"), trials))) == 4
+    assert (
+        len(list(HeaviestLoader(cast("BatchLoader", OneBatch()), torch.device("cpu"), trials))) == 4
+    )
     assert trials[0].peak_memory > 0
 
 

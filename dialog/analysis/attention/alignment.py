@@ -22,8 +22,9 @@ from dialog.models.seq2seq import Seq2Seq
 class AlignmentCounts:
     """Correctly aligned target tokens of each example, for each cross-attention head.
 
-    Accuracy = hits / tokens over the target tokens that are copies of a known source token. A hit: under teacher
-    forcing, argmax_s of the weights at the step that predicts the token is that source token (chance: about 1 / S).
+    Accuracy = hits / tokens over the target tokens that are copies of a known source token. A hit:
+    under teacher forcing, argmax_s of the weights at the step that predicts the token is that
+    source token (chance: about 1 / S).
     """
 
     tokens: Counter[int] = field(default_factory=Counter)
@@ -34,7 +35,8 @@ class AlignmentCounts:
     def hook(self, model: Seq2Seq, gold: Mapping[int, dict[int, int]]) -> AttentionHook:
         """Return a hook that counts one forward pass.
 
-        ``gold`` has the rows of the batch in order: by number of the example, source positions by target position.
+        ``gold`` has the rows of the batch in order: by number of the example, source positions by
+        target position.
         """
         names = {module: name for name, module in model.named_modules()}
         encoders = {module for network in model.members for module in network.encoder.modules()}
@@ -48,7 +50,9 @@ class AlignmentCounts:
                 for target, source in links.items():
                     predicted = weights[row, :, target].argmax(-1)  # [H]
                     for head, position in enumerate(predicted.tolist()):
-                        self.hits.setdefault(f"{name}.{head}", Counter())[number] += position == source
+                        self.hits.setdefault(f"{name}.{head}", Counter())[number] += (
+                            position == source
+                        )
 
         return count
 
@@ -63,12 +67,18 @@ class AlignmentCounts:
         return total
 
     def statistics(self, examples: int) -> NDArray[np.float64]:
-        """Return hits of the best head and copied tokens of each example [N, 2]; needs a hit or a miss."""
+        """Return hits of the best head and copied tokens of each example [N, 2]; needs a hit or a
+        miss.
+        """
         hits = self.hits[self._best()]
-        return np.array([(hits[number], self.tokens[number]) for number in range(examples)], dtype=np.float64)
+        return np.array(
+            [(hits[number], self.tokens[number]) for number in range(examples)], dtype=np.float64
+        )
 
     def metrics(self) -> dict[str, Any]:
-        """Return the accuracy of every head, and the best one; empty without copied tokens or cross-attention."""
+        """Return the accuracy of every head, and the best one; empty without copied tokens or
+        cross-attention.
+        """
         if not self.hits:
             return {}
         tokens = self.tokens.total()

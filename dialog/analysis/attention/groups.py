@@ -33,20 +33,24 @@ def token_groups(
 ) -> dict[str, Any]:
     """Return the fields that describe the tokens of the maps of one example.
 
-    ``response`` is its text, and ``turns`` has the facts and turns of the context. ``context_lines`` has, for each
-    context token, its index in them, -1 for the end token. ``context_kinds`` and ``response_kinds`` have a member of
-    `KINDS` for each token; a separator of turns is a role. ``dropped_tokens`` is the number of tokens of the context
-    that are truncated.
+    ``response`` is its text, and ``turns`` has the facts and turns of the context.
+    ``context_lines`` has, for each context token, its index in them, -1 for the end token.
+    ``context_kinds`` and ``response_kinds`` have a member of `KINDS` for each token; a separator of
+    turns is a role. ``dropped_tokens`` is the number of tokens of the context that are truncated.
     """
     own = example.response.speaker
     facts, turns = (
         [
             ReadLine(turn.speaker == own, turn.text, len(ids))
-            for turn, ids in zip(part, tokenizer.encode_batch([turn.text for turn in part]), strict=True)
+            for turn, ids in zip(
+                part, tokenizer.encode_batch([turn.text for turn in part]), strict=True
+            )
         ]
         for part in (example.facts, example.context)
     )
-    described = line_groups(tokenizer, facts, turns, source, target, max_source=max_source, layout=layout)
+    described = line_groups(
+        tokenizer, facts, turns, source, target, max_source=max_source, layout=layout
+    )
     return {"response": example.response.text, **described}
 
 
@@ -80,9 +84,15 @@ def line_groups(
 
 
 def token_kind(tokenizer: Tokenizer, token: int) -> str:
-    """Return the member of `KINDS` of a token; a token of punctuation and symbols alone is punctuation."""
+    """Return the member of `KINDS` of a token; a token of punctuation and symbols alone is
+    punctuation.
+    """
     if token in SPECIAL_KINDS:
         return SPECIAL_KINDS[token]
     text = tokenizer.label(token).replace("▁", "")
-    is_mark = text and not text.startswith("\\x") and all(unicodedata.category(char)[0] in "PS" for char in text)
+    is_mark = (
+        text
+        and not text.startswith("\\x")
+        and all(unicodedata.category(char)[0] in "PS" for char in text)
+    )
     return "punctuation" if is_mark else "word"

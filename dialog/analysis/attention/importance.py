@@ -39,7 +39,8 @@ class Importance(NamedTuple):
 def negative_log_likelihoods(model: Seq2Seq, batch: Examples) -> Tensor:
     """Return -log p(response | context) of each example [B], in nats, end token included."""
     device = next(model.parameters()).device
-    source, target = batch.source.to(device), batch.target.to(device)
+    source = batch.source.to(device)
+    target = batch.target.to(device)
     logits = model(source, source != PAD, target[:, :-1])  # [B, T, V]
     scores = logits if logits.dtype.itemsize >= 4 else logits.float()
     chosen = scores.gather(-1, target[:, 1:].unsqueeze(-1)).squeeze(-1)  # [B, T]
@@ -48,11 +49,12 @@ def negative_log_likelihoods(model: Seq2Seq, batch: Examples) -> Tensor:
 
 
 def head_importance(model: Seq2Seq, batches: Iterable[Examples]) -> list[Importance]:
-    """Return the importance of every head that can be removed: E_x |d L(x) / d m_h|; Michel et al. 2019, 3.1.
+    """Return the importance of every head that can be removed: E_x |d L(x) / d m_h|; Michel
+    et al. 2019, 3.1.
 
-    L(x) is the negative log-likelihood of an example and m_h = 1 a mask that multiplies the output of head h. The
-    normalisation by the L2 norm over the heads of a module is that of their section 3.1 (after Molchanov et al. 2017).
-    The masks exist in hooks during this call only.
+    L(x) is the negative log-likelihood of an example and m_h = 1 a mask that multiplies the output
+    of head h. The normalisation by the L2 norm over the heads of a module is that of their
+    section 3.1 (after Molchanov et al. 2017). The masks exist in hooks during this call only.
     """
     slices = heads_of(model)
     sums = {name: torch.zeros(module.heads, dtype=torch.float64) for name, module in slices.items()}
@@ -62,7 +64,11 @@ def head_importance(model: Seq2Seq, batches: Iterable[Examples]) -> list[Importa
         first = next(model.parameters())
         masks = {
             name: torch.ones(
-                len(batch.source), module.heads, device=first.device, dtype=first.dtype, requires_grad=True
+                len(batch.source),
+                module.heads,
+                device=first.device,
+                dtype=first.dtype,
+                requires_grad=True,
             )
             for name, module in slices.items()
         }
@@ -79,14 +85,20 @@ def head_importance(model: Seq2Seq, batches: Iterable[Examples]) -> list[Importa
     ]
 
 
-def ablation_curve(model: Seq2Seq, order: Sequence[str], score: Callable[[], float]) -> list[dict[str, Any]]:
-    """Return the score as heads are removed in this order, from none to all, in at most `POINTS` steps."""
+def ablation_curve(
+    model: Seq2Seq, order: Sequence[str], score: Callable[[], float]
+) -> list[dict[str, Any]]:
+    """Return the score as heads are removed in this order, from none to all, in at most `POINTS`
+    steps.
+    """
     steps = min(POINTS, len(order))
     numbers = [round(step * len(order) / steps) for step in range(steps + 1)] if steps else [0]
     curve = []
     for number in numbers:
         with without_heads(model, order[:number]):
-            curve.append({"removed": number, "heads_left": len(order) - number, "bits_per_byte": score()})
+            curve.append(
+                {"removed": number, "heads_left": len(order) - number, "bits_per_byte": score()}
+            )
     return curve
 
 
@@ -94,10 +106,14 @@ def ablation_curve(model: Seq2Seq, order: Sequence[str], score: Callable[[], flo
 def masked(slices: dict[str, HeadSlices], masks: dict[str, Tensor]) -> Iterator[None]:
     """Multiply the output of each head by its mask [B, H] within the block."""
 
-    def before(module: HeadSlices, mask: Tensor) -> Callable[[nn.Module, tuple[Tensor]], tuple[Tensor]]:
+    def before(
+        module: HeadSlices, mask: Tensor
+    ) -> Callable[[nn.Module, tuple[Tensor]], tuple[Tensor]]:
         return lambda _, inputs: (module.scaled(inputs[0], mask),)
 
-    def after(module: HeadSlices, mask: Tensor) -> Callable[[nn.Module, tuple[Tensor], Tensor], Tensor]:
+    def after(
+        module: HeadSlices, mask: Tensor
+    ) -> Callable[[nn.Module, tuple[Tensor], Tensor], Tensor]:
         return lambda _, __, output: module.scaled(output, mask)
 
     hooks = [

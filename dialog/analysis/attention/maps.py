@@ -34,11 +34,14 @@ class AttentionMap(NamedTuple):
         return self.name.removeprefix(self.network)
 
 
-def attention_maps(model: Seq2Seq, source: Tensor, source_mask: Tensor, target: Tensor) -> list[AttentionMap]:
-    """Return the maps of one forward pass, in order; row t of a cross-attention map predicts target t + 1.
+def attention_maps(
+    model: Seq2Seq, source: Tensor, source_mask: Tensor, target: Tensor
+) -> list[AttentionMap]:
+    """Return the maps of one forward pass, in order; row t of a cross-attention map predicts target
+    t + 1.
 
-    If the encoder is hierarchical, each cross-attention map is followed by its sums over turns. The maps of an ensemble
-    are those of its first network, then those of the next one.
+    If the encoder is hierarchical, each cross-attention map is followed by its sums over turns. The
+    maps of an ensemble are those of its first network, then those of the next one.
     """
     names = {module: name for name, module in model.named_modules()}
     return [
@@ -49,19 +52,37 @@ def attention_maps(model: Seq2Seq, source: Tensor, source_mask: Tensor, target: 
     ]
 
 
-def _maps_of_network(model: Seq2Seq, source: Tensor, source_mask: Tensor, target: Tensor) -> list[AttentionMap]:
+def _maps_of_network(
+    model: Seq2Seq, source: Tensor, source_mask: Tensor, target: Tensor
+) -> list[AttentionMap]:
     """Return the maps of one network, with the names of its modules within it."""
     names = {module: name for name, module in model.named_modules()}
-    turns = turn_numbers(source, model.turn_tokens).masked_fill(~source_mask, 0) if model.needs_turns else None
+    turns = (
+        turn_numbers(source, model.turn_tokens).masked_fill(~source_mask, 0)
+        if model.needs_turns
+        else None
+    )
     maps: list[AttentionMap] = []
 
     def record(module: torch.nn.Module, weights: Tensor) -> None:
         name = names[module]
-        side = "turns" if name.startswith("encoder.turns.") else "source" if name.startswith("encoder.") else "target"
+        side = (
+            "turns"
+            if name.startswith("encoder.turns.")
+            else "source"
+            if name.startswith("encoder.")
+            else "target"
+        )
         kind = "self" if name.endswith("self_attention") else "cross"
-        maps.append(AttentionMap(name, kind, side, side if kind == "self" else "source", weights.detach()))
+        maps.append(
+            AttentionMap(name, kind, side, side if kind == "self" else "source", weights.detach())
+        )
         if kind == "cross" and turns is not None:
-            maps.append(AttentionMap(f"{name}.turns", kind, side, "turns", sum_by_turn(weights.detach(), turns)))
+            maps.append(
+                AttentionMap(
+                    f"{name}.turns", kind, side, "turns", sum_by_turn(weights.detach(), turns)
+                )
+            )
 
     with torch.no_grad():
         memory, state = model.start(source, source_mask, record)
@@ -70,19 +91,25 @@ def _maps_of_network(model: Seq2Seq, source: Tensor, source_mask: Tensor, target
 
 
 def sum_by_turn(weights: Tensor, turns: Tensor) -> Tensor:
-    """Sum weights over the tokens of each turn: [B, H, T, S] and turn indices [B, S] -> [B, H, T, U]."""
+    """Sum weights over the tokens of each turn: [B, H, T, S] and turn indices [B, S] ->
+    [B, H, T, U].
+    """
     sums = weights.new_zeros(*weights.shape[:-1], int(turns.max()) + 1)
     return sums.scatter_add(-1, turns[:, None, None].expand_as(weights), weights)  # [B, H, T, U]
 
 
 def maps_with_tokens(
-    maps: list[AttentionMap], row: int, source: list[str], target: list[str], turns: Sequence[int] = ()
+    maps: list[AttentionMap],
+    row: int,
+    source: list[str],
+    target: list[str],
+    turns: Sequence[int] = (),
 ) -> dict[str, Any]:
     """Return the maps of one row of the batch with readable tokens on their axes, without padding.
 
-    ``weights`` of each map are a float32 array [H, T, S]. ``target`` holds the predicted tokens, without the begin
-    token. With ``turns``, the turn index of each source token, the result has ``context_turns`` too: the text of each
-    turn.
+    ``weights`` of each map are a float32 array [H, T, S]. ``target`` holds the predicted tokens,
+    without the begin token. With ``turns``, the turn index of each source token, the result has
+    ``context_turns`` too: the text of each turn.
     """
     tokens_of_turns: list[list[str]] = [[] for _ in range(max(turns, default=-1) + 1)]
     for token, turn in zip(source, turns, strict=bool(turns)):
@@ -110,7 +137,9 @@ def rounded(weights: npt.NDArray[np.float32], digits: int) -> list[Any]:
 
 
 def turn_indices(model: Seq2Seq, source: Tensor, length: int) -> list[int]:
-    """Return the turn index of each of the first `length` tokens of a source [S]; empty if all encoders are flat."""
+    """Return the turn index of each of the first `length` tokens of a source [S]; empty if all
+    encoders are flat.
+    """
     if not any(network.needs_turns for network in model.members):
         return []
     indices: list[int] = turn_numbers(source.unsqueeze(0), model.turn_tokens)[0, :length].tolist()

@@ -16,7 +16,11 @@ import torch
 from torch import Tensor
 
 from dialog.analysis.attention.batch_maps import Examples
-from dialog.analysis.attention.importance import ablation_curve, head_importance, negative_log_likelihoods
+from dialog.analysis.attention.importance import (
+    ablation_curve,
+    head_importance,
+    negative_log_likelihoods,
+)
 from dialog.analysis.attention.statistics import statistics
 from dialog.analysis.attention.token_kinds import TokenKinds
 from dialog.analysis.reservoir import Reservoir
@@ -30,11 +34,15 @@ from dialog.metrics.likelihood import BitsPerByte
 from dialog.models.seq2seq import Seq2Seq
 
 BLOCK = 4096
-"""Number of examples that are sorted by length together; bounds the memory, whatever the size of the split."""
+"""Number of examples that are sorted by length together; bounds the memory, whatever the size of
+the split.
+"""
 SAMPLE = 64
 """Number of examples on which agreement with erasure and gradients is measured."""
 ABLATION_SAMPLE = 512
-"""Number of examples on which the importance of heads is measured, and of those on which heads are removed."""
+"""Number of examples on which the importance of heads is measured, and of those on which heads are
+removed.
+"""
 
 
 @dataclass(frozen=True)
@@ -64,7 +72,9 @@ class Encoding:
 
     def pair(self, example: Example) -> tuple[list[int], list[int]]:
         """Return source and target ids; the target is not truncated."""
-        return encode_example(self.tokenizer, example, max_source=self.max_source, max_target=None, layout=self.layout)
+        return encode_example(
+            self.tokenizer, example, max_source=self.max_source, max_target=None, layout=self.layout
+        )
 
     def alignment(self, example: Example) -> dict[int, int]:
         """Return the gold alignment; empty if the corpus has none."""
@@ -73,12 +83,16 @@ class Encoding:
         return alignment(self.tokenizer, example, max_source=self.max_source, layout=self.layout)
 
     def with_roles(self, examples: Sequence[Example], source: Tensor) -> Tensor | None:
-        """Return the sources [B, S] with the roles that the layout has replaced; None if it keeps them."""
+        """Return the sources [B, S] with the roles that the layout has replaced; None if it keeps
+        them.
+        """
         if self.layout == ROLES:
             return None
         roles = torch.full_like(source, PAD)
         for row, example in enumerate(examples):
-            ids, _ = encode_example(self.tokenizer, example, max_source=self.max_source + 2, max_target=None)
+            ids, _ = encode_example(
+                self.tokenizer, example, max_source=self.max_source + 2, max_target=None
+            )
             inner = ids[1:-1] or [UNK]  # the other layouts lack the first role and the end token
             roles[row, : len(inner)] = torch.tensor(inner)
         return roles
@@ -100,21 +114,26 @@ def split_statistics(
     blocks = iter(lambda: list(islice(stream, BLOCK)), [])
     sampled = (batch for example in reservoir.items for batch in encoding.batches([example]))
     kinds = TokenKinds.of(encoding.tokenizer)
-    return statistics(model, batches_of(blocks, encoding), kinds, sample=sampled, budget=encoding.budget)
+    return statistics(
+        model, batches_of(blocks, encoding), kinds, sample=sampled, budget=encoding.budget
+    )
 
 
 def batches_of(blocks: Iterable[Sequence[Example]], encoding: Encoding) -> Iterator[Examples]:
-    """Yield the batches of each block; the memory that a block has freed goes back to the system."""
+    """Yield the batches of each block; the memory that a block has freed goes back to the
+    system.
+    """
     for block in blocks:
         yield from encoding.batches(block)
         release_freed_memory()
 
 
 def release_freed_memory() -> None:
-    """Return freed memory, which `keep_freed_memory` keeps, to the system; without glibc nothing happens.
+    """Return freed memory, which `keep_freed_memory` keeps, to the system; without glibc nothing
+    happens.
 
-    Batches of many shapes leave gaps between blocks that are still in use, so the resident size of a long pass grows
-    although the memory in use does not.
+    Batches of many shapes leave gaps between blocks that are still in use, so the resident size of
+    a long pass grows although the memory in use does not.
     """
     if sys.platform.startswith("linux") and hasattr(library := ctypes.CDLL(None), "malloc_trim"):
         library.malloc_trim(0)
@@ -123,22 +142,29 @@ def release_freed_memory() -> None:
 def head_ablation(
     model: Seq2Seq, encoding: Encoding, ranking: Sequence[Example], examples: Sequence[Example]
 ) -> dict[str, Any]:
-    """Return the importance of each head and the likelihood of a model as heads are removed, least important first.
+    """Return the importance of each head and the likelihood of a model as heads are removed, least
+    important first.
 
-    ``heads`` has a dict per head, the most important one first, and ``curve`` the bits per byte of the references by
-    the number of removed heads. Both are empty for a model without multi-head attention.
+    ``heads`` has a dict per head, the most important one first, and ``curve`` the bits per byte of
+    the references by the number of removed heads. Both are empty for a model without multi-head
+    attention.
 
     Args:
         model: The model; its weights are restored.
         encoding: As in its training.
-        ranking: Examples on which the importance is measured, such as those of the validation split.
+        ranking: Examples on which the importance is measured, such as those of the validation
+            split.
         examples: Examples on which the likelihood is measured.
     """
-    heads = sorted(head_importance(model, encoding.batches(ranking)), key=lambda head: -head.normalised)
+    heads = sorted(
+        head_importance(model, encoding.batches(ranking)), key=lambda head: -head.normalised
+    )
     batches = list(encoding.batches(examples))
     texts = [example.response.text for example in examples]
     size = sum(len(text.encode()) for text in texts)
-    unknown = sum(encoding.tokenizer.unknown_bytes(text, encoding.tokenizer.encode(text)) for text in texts)
+    unknown = sum(
+        encoding.tokenizer.unknown_bytes(text, encoding.tokenizer.encode(text)) for text in texts
+    )
 
     @torch.inference_mode()
     def score() -> float:

@@ -23,17 +23,19 @@ def statistics(
 ) -> dict[str, Any]:
     """Return the statistics of each head of each attention module under teacher forcing, as JSON.
 
-    ``rows`` has a dict of means per head: ``module``, ``head``, and the statistics of `sums`, None where one is not
-    defined. Cross-attention has all of them, self-attention only those that need no response. The rows ``mean`` and
-    ``rollout`` are maps made of all heads; ``uniform`` is what equal weights would give. ``similarity`` has the mean
-    cosine of the rows of each pair of heads of the same kind. One pass over the batches, in memory that does not grow
-    with their number; sums are float64. ``rows`` is empty for a model without attention.
+    ``rows`` has a dict of means per head: ``module``, ``head``, and the statistics of `sums`, None
+    where one is not defined. Cross-attention has all of them, self-attention only those that need
+    no response. The rows ``mean`` and ``rollout`` are maps made of all heads; ``uniform`` is what
+    equal weights would give. ``similarity`` has the mean cosine of the rows of each pair of heads
+    of the same kind. One pass over the batches, in memory that does not grow with their number;
+    sums are float64. ``rows`` is empty for a model without attention.
 
     Args:
         model: Evaluated without dropout, and left in the mode that it was in.
         batches: The split.
         kinds: Of the model's vocabulary.
-        sample: Single examples (B = 1) on which ``erasure`` and ``gradient`` are measured, see `agreement_sums`.
+        sample: Single examples (B = 1) on which ``erasure`` and ``gradient`` are measured, see
+            `agreement_sums`.
         budget: Tokens of a pass over variants of one example of the sample.
     """
     totals: dict[str, Totals] = {}
@@ -55,16 +57,23 @@ def statistics(
     sampled = 0
     for example in sample:
         sampled += 1
-        for name, sums in agreement_sums(model, BatchMaps(model, example, kinds), example, budget=budget).items():
+        for name, sums in agreement_sums(
+            model, BatchMaps(model, example, kinds), example, budget=budget
+        ).items():
             (totals[name] if name else attributions).add(sums)
     model.train(training)
     matrices = {group: _matrix(total) for group, total in cosines.items()}
     mean_cosines = {
-        name: (sum(matrix[place]) - matrix[place][place]) / (len(matrix) - 1) if len(matrix) > 1 else None
+        name: (sum(matrix[place]) - matrix[place][place]) / (len(matrix) - 1)
+        if len(matrix) > 1
+        else None
         for group, matrix in matrices.items()
         for place, name in enumerate(heads[group])
     }
-    rows = [{**row, "similarity": mean_cosines.get(f"{row['module']}.{row['head']}")} for row in _rows(totals)]
+    rows = [
+        {**row, "similarity": mean_cosines.get(f"{row['module']}.{row['head']}")}
+        for row in _rows(totals)
+    ]
     return {
         "examples": examples,
         "target_tokens": tokens,
@@ -83,7 +92,8 @@ def curve_statistics(
 ) -> list[dict[str, Any]]:
     """Return the rows of `statistics` for each validation of a training, in a fraction of the time.
 
-    Without mass per turn, similarity and the row of equal weights; self-attention only if asked for.
+    Without mass per turn, similarity and the row of equal weights; self-attention only if asked
+    for.
     """
     totals: dict[str, Totals] = {}
     training = model.training

@@ -14,7 +14,9 @@ from dialog.analysis.attention.groups import token_kind
 from dialog.data.tokenizers.tokenizer import EOS, OTHER, SELF, Tokenizer
 
 MASSES = ("mass_start", "mass_end", "mass_roles", "mass_punctuation")
-"""Mass on the first token, on `</s>`, on the role tokens, and on tokens of punctuation or symbols alone."""
+"""Mass on the first token, on `</s>`, on the role tokens, and on tokens of punctuation or symbols
+alone.
+"""
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,11 @@ class TokenKinds:
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> TokenKinds:
         """Classify the tokens of a vocabulary, as on the pages of single examples."""
-        return cls(torch.tensor([token_kind(tokenizer, token) == "punctuation" for token in range(len(tokenizer))]))
+        return cls(
+            torch.tensor(
+                [token_kind(tokenizer, token) == "punctuation" for token in range(len(tokenizer))]
+            )
+        )
 
     def indicators(self, tokens: Tensor, mask: Tensor) -> Tensor:
         """Return 1 or 0 for each token [B, S] and each of `MASSES`, 0 at padding: [B, S, K]."""
@@ -34,4 +40,5 @@ class TokenKinds:
         first[:, 0] = True
         roles = (tokens == OTHER) | (tokens == SELF)
         punctuation = self.punctuation.to(tokens.device)[tokens]
-        return torch.stack([first, tokens == EOS, roles, punctuation], -1) & mask.unsqueeze(-1)  # [B, S, K]
+        # [B, S, K]
+        return torch.stack([first, tokens == EOS, roles, punctuation], -1) & mask.unsqueeze(-1)

@@ -1,4 +1,6 @@
-"""Reference rows in the cache folder: computed once for all runs of a corpus, its rules and a split."""
+"""Reference rows in the cache folder: computed once for all runs of a corpus, its rules and a
+split.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +36,12 @@ log = logging.getLogger("dialog")
 def find_baselines(
     job: Job, split: str, components: Sequence[Component], *, language: str, quiet: bool = False
 ) -> Baselines | None:
-    """Return leaks and reference rows of a split; None, with a warning, without a training split to compare it with.
+    """Return leaks and reference rows of a split; None, with a warning, without a training split to
+    compare it with.
 
-    They depend on the corpus, the rules, the filters, the split and the metrics, not on a model. The file in the cache
-    is used if all of these, the code and its own hash agree; otherwise it is computed again.
+    They depend on the corpus, the rules, the filters, the split and the metrics, not on a model.
+    The file in the cache is used if all of these, the code and its own hash agree; otherwise it is
+    computed again.
 
     Args:
         job: Corpus, rules and filters.
@@ -63,23 +67,33 @@ def find_baselines(
         def build() -> Measurement:
             metrics = build_metrics(components, language=language)
             kinds = AdditiveMetric | CountMetric
-            return Measurement({key: metric for key, metric in metrics.items() if isinstance(metric, kinds)})
+            return Measurement(
+                {key: metric for key, metric in metrics.items() if isinstance(metric, kinds)}
+            )
 
         def compute() -> Baselines:
             hidden = True if quiet or rank() else None
-            with tqdm(desc="reference rows", unit="row", total=ROWS, disable=hidden, leave=False) as bar:
+            with tqdm(
+                desc="reference rows", unit="row", total=ROWS, disable=hidden, leave=False
+            ) as bar:
                 return compute_baselines(job, split, build, bar.update)
 
-        file = cache() / "baselines" / f"{job.component['name']}-{split}-{_hash(settings)[:16]}.json"
+        file = (
+            cache() / "baselines" / f"{job.component['name']}-{split}-{_hash(settings)[:16]}.json"
+        )
         return read_or_compute(file, settings, compute)
     except UserError as error:
         if not rank():
-            log.warning("no reference rows, and no subsets of clean and leaked dialogues: %s", error)
+            log.warning(
+                "no reference rows, and no subsets of clean and leaked dialogues: %s", error
+            )
         return None
 
 
 def hash_code(metrics: Iterable[Metric]) -> str:
-    """Return the SHA-256 of the package's code for the rows, and of the files that define the metrics."""
+    """Return the SHA-256 of the package's code for the rows, and of the files that define the
+    metrics.
+    """
     package = Path(__file__).parents[2]
     files = {file for folder in CODE for file in (package / folder).rglob("*.py")}
     files |= {Path(inspect.getfile(type(metric))) for metric in metrics}
@@ -87,10 +101,14 @@ def hash_code(metrics: Iterable[Metric]) -> str:
     return hashlib.sha256(b"".join(digests)).hexdigest()
 
 
-def read_or_compute(file: Path, settings: dict[str, Any], compute: Callable[[], Baselines]) -> Baselines:
-    """Return the content of a cache file; if it is missing, damaged or of other settings, compute and write it.
+def read_or_compute(
+    file: Path, settings: dict[str, Any], compute: Callable[[], Baselines]
+) -> Baselines:
+    """Return the content of a cache file; if it is missing, damaged or of other settings, compute
+    and write it.
 
-    Of several processes, one computes and the others wait. Without a writable folder, every call computes.
+    Of several processes, one computes and the others wait. Without a writable folder, every call
+    computes.
     """
     with ExitStack() as stack:
         with suppress(OSError):
@@ -103,7 +121,11 @@ def read_or_compute(file: Path, settings: dict[str, Any], compute: Callable[[], 
             try:
                 write_text(file, json.dumps({**content, "sha256": _hash(content)}, indent=1) + "\n")
             except OSError as error:
-                log.warning("%s: not written (%s); reference rows are computed every time", file, error.strerror)
+                log.warning(
+                    "%s: not written (%s); reference rows are computed every time",
+                    file,
+                    error.strerror,
+                )
         return baselines
 
 

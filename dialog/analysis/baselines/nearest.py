@@ -16,7 +16,9 @@ DENSE = 8
 
 
 def terms(text: str) -> Iterator[str]:
-    """Yield the lower-case words of a text; in scripts without spaces its letters and pairs of adjacent letters."""
+    """Yield the lower-case words of a text; in scripts without spaces its letters and pairs of
+    adjacent letters.
+    """
     for chunk in text.lower().split():
         letters = [chunk] if chunk.isascii() else words(chunk)
         yield from letters
@@ -26,12 +28,13 @@ def terms(text: str) -> Iterator[str]:
 class NearestText:
     r"""Index of texts that finds the one with the largest cosine similarity of TF-IDF vectors.
 
-    The weight of term w in a text is (1 + ln tf(w)) (1 + ln((1 + N) / (1 + df(w)))), where tf counts it in the text and
-    df counts the texts of the N that contain it; vectors are scaled to length 1. These are the weights of
-    scikit-learn's ``TfidfVectorizer(token_pattern=r"[^\s]+", sublinear_tf=True)``.
+    The weight of term w in a text is (1 + ln tf(w)) (1 + ln((1 + N) / (1 + df(w)))), where tf
+    counts it in the text and df counts the texts of the N that contain it; vectors are scaled to
+    length 1. These are the weights of scikit-learn's
+    ``TfidfVectorizer(token_pattern=r"[^\s]+", sublinear_tf=True)``.
 
-    It takes 12 bytes per distinct term of each text, 8 bytes per text for each of the most frequent terms, and 8 bytes
-    per text during a query.
+    It takes 12 bytes per distinct term of each text, 8 bytes per text for each of the most frequent
+    terms, and 8 bytes per text during a query.
 
     Args:
         texts: At least one text.
@@ -54,13 +57,20 @@ class NearestText:
         weights = (1 + np.log(np.array(frequencies))) * self.inverse_frequencies[columns]
         weights /= np.sqrt(np.bincount(rows, weights**2, minlength=len(texts)))[rows]
         order = np.argsort(columns, kind="stable")
-        self.rows, self.weights = rows[order], weights[order]  # grouped by term, rows ascending
+        # grouped by term, rows ascending
+        self.rows = rows[order]
+        self.weights = weights[order]
         self.offsets = np.concatenate([[0], np.cumsum(sizes)])
         self.count = len(texts)
-        self.dense = {number: self._column(number) for number in np.flatnonzero(sizes > len(texts) / DENSE).tolist()}
+        self.dense = {
+            number: self._column(number)
+            for number in np.flatnonzero(sizes > len(texts) / DENSE).tolist()
+        }
 
     def nearest(self, text: str) -> int:
-        """Return the index of the nearest text: the first of several, and the first of all if no term is shared."""
+        """Return the index of the nearest text: the first of several, and the first of all if no
+        term is shared.
+        """
         similarities = np.zeros(self.count)
         for term, frequency in Counter(terms(text)).items():
             if (number := self.vocabulary.get(term)) is not None:

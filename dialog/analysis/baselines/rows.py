@@ -1,7 +1,9 @@
-"""Reference rows: metrics of trivial responses and of context-free n-gram models, on all, clean and leaked dialogues.
+"""Reference rows: metrics of trivial responses and of context-free n-gram models, on all, clean and
+leaked dialogues.
 
-A dialogue is leaked if it shares a long pair with the training split (see `dialog.data.text_matching.leaks`), also with
-dialogues that a filter drops from it; the others are clean.
+A dialogue is leaked if it shares a long pair with the training split (see
+`dialog.data.text_matching.leaks`), also with dialogues that a filter drops from it; the others are
+clean.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ from dialog.data.preparation.job import Job
 from dialog.metrics import Measurement
 
 MAX_RESPONSES = 500_000
-"""Training responses that are sampled from a larger corpus; the n-gram models take 1.6 KB of memory for each."""
+"""Training responses that are sampled from a larger corpus; the n-gram models take 1.6 KB of memory
+for each.
+"""
 MAX_CONTEXTS = 200_000
 """Training contexts among which the nearest one is searched, sampled from those responses."""
 ROWS = 6 + ORDER
@@ -73,7 +77,10 @@ class Baselines(NamedTuple):
 
 
 def compute_baselines(
-    job: Job, split: str, build: Callable[[], Measurement], progress: Callable[[], object] = lambda: None
+    job: Job,
+    split: str,
+    build: Callable[[], Measurement],
+    progress: Callable[[], object] = lambda: None,
 ) -> Baselines:
     """Read a split and the training split; return the leaks and the reference rows.
 
@@ -88,7 +95,9 @@ def compute_baselines(
     Raises:
         UserError: a split is missing or cannot be read.
     """
-    dialogues = [dialogue for _, dialogue in UsableDialogues(job.corpus.dialogues, job.rules, split)]
+    dialogues = [
+        dialogue for _, dialogue in UsableDialogues(job.corpus.dialogues, job.rules, split)
+    ]
     survey = survey_training(job, dialogues, MAX_RESPONSES)
     examples = list(_examples(dialogues, job.rules))
     baselines = Baselines(survey.report.leaked, {ALL: {}, "clean": {}, "leaked": {}})
@@ -117,22 +126,41 @@ def _examples(dialogues: Iterable[Dialogue], rules: ExampleRules) -> Iterator[Ro
     for dialogue in dialogues:
         for first, response in example_windows(dialogue, rules):
             context = [turn.text for turn in dialogue.turns[first:response]]
-            yield {"dialogue_id": dialogue.id, "context": context, "reference": dialogue.turns[response].text}
+            yield {
+                "dialogue_id": dialogue.id,
+                "context": context,
+                "reference": dialogue.turns[response].text,
+            }
 
 
-def _rows(sample: Sequence[TrainingPair], examples: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
+def _rows(
+    sample: Sequence[TrainingPair], examples: Sequence[Row]
+) -> Iterator[tuple[str, list[Row]]]:
     """Yield the name of each reference row, and its lines of responses.jsonl."""
     for name, responses in _responses(sample, examples):
-        yield name, [{**row, "response": response} for row, response in zip(examples, responses, strict=True)]
-    scores = WittenBell(pair.response for pair in sample).score([row["reference"] for row in examples])
+        yield (
+            name,
+            [
+                {**row, "response": response}
+                for row, response in zip(examples, responses, strict=True)
+            ],
+        )
+    scores = WittenBell(pair.response for pair in sample).score(
+        [row["reference"] for row in examples]
+    )
     fields = "nll", "reference_tokens", "reference_unknown", "reference_unknown_bytes"
     for order, nll in enumerate(scores.nll, start=1):
-        columns = (numbers.tolist() for numbers in (nll, scores.tokens, scores.unknown, scores.unknown_bytes))
+        columns = (
+            numbers.tolist()
+            for numbers in (nll, scores.tokens, scores.unknown, scores.unknown_bytes)
+        )
         numbers = (dict(zip(fields, line, strict=True)) for line in zip(*columns, strict=True))
         yield f"ngram_{order}", [row | line for row, line in zip(examples, numbers, strict=True)]
 
 
-def _responses(sample: Sequence[TrainingPair], examples: Sequence[Row]) -> Iterator[tuple[str, list[str]]]:
+def _responses(
+    sample: Sequence[TrainingPair], examples: Sequence[Row]
+) -> Iterator[tuple[str, list[str]]]:
     """Yield the name of each row of responses, and the responses."""
     yield "human", [row["reference"] for row in examples]
     draw = random.Random(SEED)
@@ -146,11 +174,15 @@ def _responses(sample: Sequence[TrainingPair], examples: Sequence[Row]) -> Itera
     yield "nearest", nearest
     clean = [pair for pair in contexts if not pair.leaks]
     if clean:
-        yield "nearest_clean", nearest if len(clean) == len(contexts) else nearest_responses(clean, previous)
+        yield (
+            "nearest_clean",
+            nearest if len(clean) == len(contexts) else nearest_responses(clean, previous),
+        )
 
 
 def nearest_responses(pairs: Sequence[TrainingPair], previous: Sequence[str]) -> list[str]:
-    """Return for each turn the response to the nearest training turn by TF-IDF; the first for turns without words.
+    """Return for each turn the response to the nearest training turn by TF-IDF; the first for turns
+    without words.
 
     An empty turn stands for an empty context: it gets the first response without a context, if any.
     """

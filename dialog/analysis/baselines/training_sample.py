@@ -1,4 +1,6 @@
-"""Read the training split once: a sample of its responses, and the leaks into an evaluated split."""
+"""Read the training split once: a sample of its responses, and the leaks into an evaluated
+split.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from dialog.data.text_matching.leaks import LeakDetector, LeakReport, hash_long_
 
 
 class TrainingPair(NamedTuple):
-    """A training response and the turn before it, empty if its context is; `leaks` if its dialogue does."""
+    """A training response and the turn before it, empty if its context is; `leaks` if its dialogue
+    does.
+    """
 
     previous: str
     response: str
@@ -24,7 +28,9 @@ class TrainingPair(NamedTuple):
 
 
 class TrainingSurvey(NamedTuple):
-    """A uniform sample of training examples in corpus order if it has all of them, and evaluated dialogues by leak."""
+    """A uniform sample of training examples in corpus order if it has all of them, and evaluated
+    dialogues by leak.
+    """
 
     sample: list[TrainingPair]
     report: LeakReport
@@ -33,9 +39,9 @@ class TrainingSurvey(NamedTuple):
 def survey_training(job: Job, evaluated: Sequence[Dialogue], limit: int) -> TrainingSurvey:
     """Read the training split of a job.
 
-    The sample has the examples that models train on, after the filters; leaks are into the `evaluated` dialogues from
-    all training dialogues, also those that a filter drops, so they do not depend on the filters. It takes about 300
-    bytes per sampled response.
+    The sample has the examples that models train on, after the filters; leaks are into the
+    `evaluated` dialogues from all training dialogues, also those that a filter drops, so they do
+    not depend on the filters. It takes about 300 bytes per sampled response.
 
     Args:
         job: Corpus, rules and filters.
@@ -45,11 +51,16 @@ def survey_training(job: Job, evaluated: Sequence[Dialogue], limit: int) -> Trai
     Raises:
         UserError: the training split is missing or cannot be read.
     """
-    detector, reservoir = LeakDetector(evaluated), Reservoir[TrainingPair](limit)
+    detector = LeakDetector(evaluated)
+    reservoir = Reservoir[TrainingPair](limit)
     filters = survey_filters(job.build_filters(), job.corpus.dialogues, job.rules)
     for start, records in blocks(job.corpus.dialogues("train")):
         usable = (usable_dialogue(record, job.rules, Counter()) for record in records)
-        leaking = {dialogue.id for dialogue in usable if dialogue and detector.add_training(hash_long_pairs(dialogue))}
+        leaking = {
+            dialogue.id
+            for dialogue in usable
+            if dialogue and detector.add_training(hash_long_pairs(dialogue))
+        }
         for windows in filter_block(start, records, job.rules, filters).dialogues:
             for pair in _pairs(windows, windows.dialogue.id in leaking):
                 reservoir.add(pair)
@@ -59,4 +70,6 @@ def survey_training(job: Job, evaluated: Sequence[Dialogue], limit: int) -> Trai
 def _pairs(windows: DialogueWindows, leaks: bool) -> Iterator[TrainingPair]:
     turns = windows.dialogue.turns
     for first, response in windows.windows:
-        yield TrainingPair(turns[response - 1].text if first < response else "", turns[response].text, leaks)
+        yield TrainingPair(
+            turns[response - 1].text if first < response else "", turns[response].text, leaks
+        )

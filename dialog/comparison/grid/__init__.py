@@ -1,4 +1,5 @@
-"""The runs of a comparison, contenders x seeds: read from the command line, trained where missing, resumed.
+"""The runs of a comparison, contenders x seeds: read from the command line, trained where missing,
+resumed.
 
 Read first: `folder.py`.
 """

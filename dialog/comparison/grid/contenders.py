@@ -44,7 +44,9 @@ def split_folder(names: Sequence[str]) -> tuple[Path | None, list[str]]:
     """
     folders = [name for name in names if is_comparison(Path(name)) or Path(name).name == GRID]
     if len(folders) > 1:
-        raise UserError(f"{folders[1]}: a second comparison folder; give one, and contenders to add")
+        raise UserError(
+            f"{folders[1]}: a second comparison folder; give one, and contenders to add"
+        )
     others = [name for name in names if name not in folders]
     if not folders:
         return None, others
@@ -70,19 +72,25 @@ def read_contenders(
         trust: Which parts recipes of run folders may import.
 
     Raises:
-        UserError: an invalid recipe, run folder or variation, a name listed twice, or overrides without a recipe.
+        UserError: an invalid recipe, run folder or variation, a name listed twice, or overrides
+            without a recipe.
     """
     paths = [Path(name) for name in names]
     for path in paths:
         if path.is_dir() and not (path / RECIPE).exists() and any(path.glob("*.yaml")):
             find_recipe(str(path))  # raises: a folder of recipes is none
-    recipes = [name for name, path in zip(names, paths, strict=True) if not path.is_dir() and path.suffix != ".jsonl"]
+    recipes = [
+        name
+        for name, path in zip(names, paths, strict=True)
+        if not path.is_dir() and path.suffix != ".jsonl"
+    ]
     if not recipes and names and (unused := [*overrides, *variations]):
         raise UserError(f"{unused[0]}: overrides apply to recipes, not to trained runs; remove it")
     settings = [*inherited, *overrides]
     varied = {}
     for name in recipes:
-        # A recipe that the caller names may import parts; the folder's own settings must not add any.
+        # A recipe that the caller names may import parts; the folder's own settings must not add
+        # any.
         own = FULL_TRUST.within(*(one.recipe for one in vary(name, overrides, variations)))
         varied[name] = vary(name, settings, variations, trust=own)
     shared = Counter(composed.name for several in varied.values() for composed in several)
@@ -91,14 +99,18 @@ def read_contenders(
     contenders: list[Contender] = []
     for name, path in zip(names, paths, strict=True):
         if path.is_dir():
-            contenders += [group for group in groups if next(iter(group.folders.values())) == absolute(path)]
+            contenders += [
+                group for group in groups if next(iter(group.folders.values())) == absolute(path)
+            ]
         elif path.suffix == ".jsonl":
             contenders.append(responses_contender(path, file_names[path]))
         else:
             contenders += [of_recipe(own_name(composed, name, shared)) for composed in varied[name]]
     for name, count in Counter(contender.name for contender in contenders).items():
         if count > 1:
-            raise UserError(f"{name}: listed twice; list each contender once, and rename files of the same name")
+            raise UserError(
+                f"{name}: listed twice; list each contender once, and rename files of the same name"
+            )
     return contenders
 
 
@@ -109,23 +121,33 @@ def of_recipe(composed: Composed) -> Contender:
     """Return the contender of a recipe to train."""
     recipe = to_dict(composed.recipe)
     check_importable(composed.recipe, composed.name)
-    return Contender(composed.name, "recipe", contender_hash(composed.recipe), recipe, trust=FULL_TRUST.within(recipe))
+    return Contender(
+        composed.name,
+        "recipe",
+        contender_hash(composed.recipe),
+        recipe,
+        trust=FULL_TRUST.within(recipe),
+    )
 
 
 def own_name(composed: Composed, recipe: str, shared: Mapping[str, int]) -> Composed:
     """Return a shipped recipe with its own name if several on the same data share that of the data.
 
-    ``dailydialog/transformer`` and ``taskmaster/transformer`` on ``chats.jsonl`` are both ``chats/transformer``.
+    ``dailydialog/transformer`` and ``taskmaster/transformer`` on ``chats.jsonl`` are both
+    ``chats/transformer``.
     """
     if is_path(recipe) or shared[composed.name] == 1:
         return composed
     return replace(composed, name=recipe + "".join(composed.name.partition("[")[1:]))
 
 
-def vary(name: str, overrides: Sequence[str], variations: Sequence[str], *, trust: Trust = NO_TRUST) -> list[Composed]:
+def vary(
+    name: str, overrides: Sequence[str], variations: Sequence[str], *, trust: Trust = NO_TRUST
+) -> list[Composed]:
     """Compose a recipe with each combination of the values of ``--vary KEY=A,B``.
 
-    A contender is named by its values: ``lstm[attention=dot]``. A plain value of a component is the name of a part.
+    A contender is named by its values: ``lstm[attention=dot]``. A plain value of a component is the
+        name of a part.
 
     Raises:
         UserError: no key or value, a value listed twice, or an override that does not fit.
@@ -139,21 +161,35 @@ def vary(name: str, overrides: Sequence[str], variations: Sequence[str], *, trus
     recipes = []
     for values in product(*(values for _, values in parsed)):
         settings = [
-            f"{key}.name={value}" if f"{key}.name" in leaves and "{" not in value else f"{key}={value}"
+            (
+                f"{key}.name={value}"
+                if f"{key}.name" in leaves and "{" not in value
+                else f"{key}={value}"
+            )
             for (key, _), value in zip(parsed, values, strict=True)
         ]
         label = ", ".join(
-            f"{short[key]}={value_label(key, value)}" for (key, _), value in zip(parsed, values, strict=True)
+            f"{short[key]}={value_label(key, value)}"
+            for (key, _), value in zip(parsed, values, strict=True)
         )
-        recipes.append(replace(compose(name, [*overrides, *settings], trust=trust), name=f"{composed.name}[{label}]"))
+        recipes.append(
+            replace(
+                compose(name, [*overrides, *settings], trust=trust),
+                name=f"{composed.name}[{label}]",
+            )
+        )
     return recipes
 
 
 def value_label(key: str, value: str) -> str:
-    """Return a value for the name of a contender: ``location size=32`` for ``{name: location, size: 32}``."""
+    """Return a value for the name of a contender: ``location size=32`` for
+    ``{name: location, size: 32}``.
+    """
     parsed = parse_value(f"{key}={value}", value)
     if isinstance(parsed, dict):
-        value = " ".join(str(item) if key == "name" else f"{key}={item}" for key, item in parsed.items())
+        value = " ".join(
+            str(item) if key == "name" else f"{key}={item}" for key, item in parsed.items()
+        )
     return UNSAFE.sub("_", value)
 
 
@@ -164,18 +200,21 @@ def group_runs(folders: Sequence[Path], *, trust: Trust) -> list[Contender]:
     """Return trained runs, those of one recipe as one contender with several seeds.
 
     Raises:
-        UserError: no run folder, an unfinished training, a recipe that imports code, two runs of the same seed, or
-            seeds on different data.
+        UserError: no run folder, an unfinished training, a recipe that imports code, two runs of
+            the same seed, or seeds on different data.
     """
     groups: dict[str, dict[int, Path]] = {}
     recipes: dict[str, Composed] = {}
     for folder in folders:
         composed = trained_recipe(folder, trust=trust)
-        key, seed = contender_hash(composed.recipe), composed.recipe.seed
+        key = contender_hash(composed.recipe)
+        seed = composed.recipe.seed
         recipes.setdefault(key, composed)
         before = groups.setdefault(key, {}).setdefault(seed, folder)
         if before is not folder:
-            raise UserError(f"{before} and {folder}: runs of one recipe with the same seed; give one of them")
+            raise UserError(
+                f"{before} and {folder}: runs of one recipe with the same seed; give one of them"
+            )
         check_same_conditions([*groups[key].values()])
     names = run_names(list(groups.values()))
     return [
@@ -194,14 +233,19 @@ def group_runs(folders: Sequence[Path], *, trust: Trust) -> list[Contender]:
 def trained_recipe(folder: Path, *, trust: Trust) -> Composed:
     """Read the recipe of a finished run."""
     if not (folder / RECIPE).is_file():
-        raise UserError(f"{folder} is not a run folder or a comparison folder: it has no {RECIPE} or {GRID}")
+        raise UserError(
+            f"{folder} is not a run folder or a comparison folder: it has no {RECIPE} or {GRID}"
+        )
     composed = compose(str(folder / RECIPE), trust=trust)
     check_importable(composed.recipe, str(folder))
     if trust != FULL_TRUST:
         check_links(folder, "evaluation")
     check_files(folder)
     if read_summary(folder) is None:
-        raise UserError(f"{folder}: training has not finished; resume it with dialog-seq2seq train --resume {folder}")
+        raise UserError(
+            f"{folder}: training has not finished; resume it with dialog-seq2seq train --resume"
+            f" {folder}"
+        )
     return composed
 
 
@@ -214,7 +258,8 @@ def absolute(path: Path) -> str:
 
 
 def distinct_names(files: Sequence[Path]) -> dict[Path, str]:
-    """Return names for files of responses: the file's own, or its folder's if it is called ``responses``.
+    """Return names for files of responses: the file's own, or its folder's if it is called
+    ``responses``.
 
     If two names are equal, all get as many parent folders in front as make them distinct.
     """
@@ -234,17 +279,21 @@ def responses_contender(path: Path, name: str) -> Contender:
     """Return the contender of a file of responses.
 
     Raises:
-        UserError: the file cannot be read, or is that of an evaluation and has changed since it was written.
+        UserError: the file cannot be read, or is that of an evaluation and has changed since it was
+            written.
     """
     if not path.is_file():
-        raise UserError(f"{path} does not exist; give a recipe, a run folder, or a file of responses (.jsonl)")
+        raise UserError(
+            f"{path} does not exist; give a recipe, a run folder, or a file of responses (.jsonl)"
+        )
     if path.name == RESPONSES and (path.parent / METRICS).is_file():
         check_evaluation(path.parent)
     return Contender(name, "responses", sha256(path), file=str(path.resolve()))
 
 
 def check_trusted(grid: Grid) -> None:
-    """Check that the contenders of a comparison and their runs import only what the caller has allowed.
+    """Check that the contenders of a comparison and their runs import only what the caller has
+    allowed.
 
     A run may import what the recipe of its contender does.
 

@@ -1,11 +1,13 @@
-"""Comparison folder: its contenders and seeds in grid.json, and one run folder per contender and seed.
+"""Comparison folder: its contenders and seeds in grid.json, and one run folder per contender and
+seed.
 
-    grid.json                     format, version, commands, seeds, overrides, contenders with recipe and hash
-    runs/<contender>/seed-<n>/    run folder, unless grid.json names another; of a file of responses: runs/<contender>/
+    grid.json                     version, commands, seeds, overrides, contenders with hashes
+    runs/<contender>/seed-<n>/    run folder, unless grid.json names another;
+                                  of a file of responses: runs/<contender>/
     results.json, report.*        written at the end, by one process
 
-Beside the folder of a run: ``.seed-<n>.lock``, held while a process works on the run, and ``.seed-<n>.error``, the
-reason why the run failed.
+Beside the folder of a run: ``.seed-<n>.lock``, held while a process works on the run, and
+``.seed-<n>.error``, the reason why the run failed.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ SPLIT = "test"
 DIVERGED = "diverged.json"
 """File of a run folder whose training diverged: the message."""
 IGNORED = (
-    "about", "seed", "data.path", "preflight", "logger", "expect", "smoke", "checkpoint.every_n_steps",
+    "about", "seed", "data.path", "preflight", "logger", "expect", "smoke",
+    "checkpoint.every_n_steps",
     "trainer.accelerator", "trainer.devices", "trainer.num_nodes", "trainer.enable_progress_bar",
     "trainer.log_every_n_steps", "trainer.profiler",
 )  # fmt: skip
@@ -54,10 +57,12 @@ class Contender:
 
     Attributes:
         name: Name in the report, and folder of its runs.
-        kind: "recipe" (trained here), "runs" (trained run folders), or "responses" (a file of another system).
+        kind: "recipe" (trained here), "runs" (trained run folders), or "responses" (a file of
+            another system).
         hash: Of the recipe without `IGNORED`, or of the file.
         recipe: The composed recipe as plain values; empty for responses.
-        folders: Run folders by seed; for a recipe those outside of the comparison, which comparisons may share.
+        folders: Run folders by seed; for a recipe those outside of the comparison, which
+            comparisons may share.
         file: The file of responses.
         trust: Which parts its recipe and its runs may import; not written to the folder.
     """
@@ -87,7 +92,8 @@ class Cell:
         folder: Run folder.
         place: Path of the lock and of the error in the comparison folder, without their suffixes.
         outside: Whether the run folder lies outside of the comparison folder.
-        named: Whether the caller has named a folder outside; if grid.json alone names it, it is only read.
+        named: Whether the caller has named a folder outside; if grid.json alone names it, it is
+            only read.
     """
 
     contender: Contender
@@ -100,7 +106,9 @@ class Cell:
     @property
     def name(self) -> str:
         """Name for messages."""
-        return self.contender.name if self.seed is None else f"{self.contender.name} seed {self.seed}"
+        return (
+            self.contender.name if self.seed is None else f"{self.contender.name} seed {self.seed}"
+        )
 
     @property
     def error_file(self) -> Path:
@@ -115,8 +123,8 @@ class Cell:
         """
         if not self.named:
             raise UserError(
-                f"{self.folder}: lies outside of the comparison folder, so it is only read; name it on the command "
-                "line too, or pass --trust"
+                f"{self.folder}: lies outside of the comparison folder, so it is only read; name it"
+                " on the command line too, or pass --trust"
             )
 
     @contextmanager
@@ -137,8 +145,8 @@ class Grid:
         seeds: Seeds of the recipes.
         overrides: ``key=value`` for recipes that are added.
         commands: Commands that have changed the grid.
-        named: Run folders outside of the comparison that the caller has named, and that it may thus write to; None for
-            all. What grid.json alone names is only read.
+        named: Run folders outside of the comparison that the caller has named, and that it may thus
+            write to; None for all. What grid.json alone names is only read.
     """
 
     folder: Path
@@ -160,9 +168,11 @@ class Grid:
             return [Cell(contender, None, runs, runs.with_name(f".{runs.name}"))]
         seeds = self.seeds if contender.kind == "recipe" else tuple(contender.folders)
         return [
-            self._outside_cell(contender, seed, contender.folders[seed])
-            if seed in contender.folders
-            else Cell(contender, seed, runs / f"seed-{seed}", runs / f".seed-{seed}")
+            (
+                self._outside_cell(contender, seed, contender.folders[seed])
+                if seed in contender.folders
+                else Cell(contender, seed, runs / f"seed-{seed}", runs / f".seed-{seed}")
+            )
             for seed in seeds
         ]
 
@@ -170,7 +180,8 @@ class Grid:
         """Return the cell of a run folder outside of the comparison."""
         folder = Path(path)
         named = self.named is None or path in self.named
-        if contender.kind == "recipe" and named:  # comparisons that train the same run share its lock
+        # comparisons that train the same run share its lock
+        if contender.kind == "recipe" and named:
             return Cell(contender, seed, folder, folder.with_name(f".{folder.name}"), outside=True)
         place = self.folder / "runs" / f".{contender.name.replace('/', '-')}-{seed}"
         return Cell(contender, seed, folder, place, named=named, outside=True)
@@ -198,19 +209,25 @@ def read_grid(folder: Path, *, trust: Trust = NO_TRUST) -> Grid:
     """Read the grid of a comparison folder, which somebody else may have written.
 
     Raises:
-        UserError: no comparison, one of another format, a damaged file, or a path that leads out of the folder.
+        UserError: no comparison, one of another format, a damaged file, or a path that leads out of
+            the folder.
     """
     if not is_comparison(folder):
-        raise UserError(f"{folder} is not a comparison folder: it has no {GRID}; choose another --output")
+        raise UserError(
+            f"{folder} is not a comparison folder: it has no {GRID}; choose another --output"
+        )
     values = read_json(folder / GRID, "format", "version")
     if values["format"] != FORMAT:
         raise UserError(
-            f"{folder / GRID}: has format {values['format']}, written by dialog {values['version']}; this is dialog "
-            f"{__version__}, which reads format {FORMAT}; choose another --output"
+            f"{folder / GRID}: has format {values['format']}, written by dialog"
+            f" {values['version']}; this is dialog {__version__}, which reads format {FORMAT};"
+            " choose another --output"
         )
     values = read_json(folder / GRID, "contenders", "seeds", "overrides", "commands")
     try:
-        contenders = tuple(_contender(_typed(entry, dict), trust) for entry in _typed(values["contenders"], list))
+        contenders = tuple(
+            _contender(_typed(entry, dict), trust) for entry in _typed(values["contenders"], list)
+        )
         seeds = tuple(_seed(seed) for seed in _typed(values["seeds"], list))
         overrides = tuple(_typed(text, str) for text in _typed(values["overrides"], list))
         commands = tuple(_typed(text, str) for text in _typed(values["commands"], list))
@@ -229,7 +246,9 @@ def _contender(entry: Mapping[str, Any], trust: Trust) -> Contender:
     if kind != "runs" and not is_inner_path(name):
         raise ValueError(f"the name {name!r} leads out of the folder")
     recipe = _typed(entry["recipe"], dict)
-    folders = {_seed(int(seed)): _typed(path, str) for seed, path in _typed(entry["folders"], dict).items()}
+    folders = {
+        _seed(int(seed)): _typed(path, str) for seed, path in _typed(entry["folders"], dict).items()
+    }
     if not all(Path(path).is_absolute() and "\0" not in path for path in folders.values()):
         raise ValueError(f"a run folder of {name!r} is no absolute path")
     digest = _typed(entry["hash"], str)
@@ -264,18 +283,23 @@ def write_grid(grid: Grid) -> None:
 
 def contender_hash(recipe: Recipe) -> str:
     """Return the SHA-256 of a recipe without `IGNORED`: equal for runs of one contender."""
-    return hash_of({key: value for key, value in flat(to_dict(recipe)).items() if not is_ignored(key)})
+    return hash_of(
+        {key: value for key, value in flat(to_dict(recipe)).items() if not is_ignored(key)}
+    )
 
 
 def check_same_conditions(folders: Sequence[Path]) -> None:
-    """Check that runs of one recipe have in common what its hash leaves out: data and number of devices.
+    """Check that runs of one recipe have in common what its hash leaves out: data and number of
+    devices.
 
     Raises:
-        UserError: two were trained on different data, with different tokenizers or on different numbers of devices.
+        UserError: two were trained on different data, with different tokenizers or on different
+            numbers of devices.
     """
     seen: dict[str, tuple[object, Path]] = {}
     for folder in folders:
-        trainer, environment = read_recipe(folder).trainer, read_json(folder / ENVIRONMENT, "data", "tokenizer")
+        trainer = read_recipe(folder).trainer
+        environment = read_json(folder / ENVIRONMENT, "data", "tokenizer")
         conditions = {
             "data": environment["data"],
             "tokenizer": environment["tokenizer"],
@@ -286,7 +310,8 @@ def check_same_conditions(folders: Sequence[Path]) -> None:
             other, first = seen.setdefault(name, (value, folder))
             if value != other:
                 raise UserError(
-                    f"{folder}: {name} differs from {first}, so they are not seeds of one model; compare them apart"
+                    f"{folder}: {name} differs from {first}, so they are not seeds of one model;"
+                    " compare them apart"
                 )
 
 

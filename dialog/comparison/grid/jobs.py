@@ -1,4 +1,6 @@
-"""Share the runs of a comparison between processes on this machine, and stop all of them on a signal."""
+"""Share the runs of a comparison between processes on this machine, and stop all of them on a
+signal.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,11 @@ log = logging.getLogger("dialog")
 
 
 def run_jobs(folder: Path, jobs: int, options: Sequence[str] = ()) -> None:
-    """Run ``compare FOLDER --job`` in several processes; wait until all have ended, or stop them on a signal.
+    """Run ``compare FOLDER --job`` in several processes; wait until all have ended, or stop them on
+    a signal.
 
-    Their locks divide the runs, so a process that is killed leaves its run to the others. Messages go to
-    ``jobs/<n>.log``.
+    Their locks divide the runs, so a process that is killed leaves its run to the others. Messages
+    go to ``jobs/<n>.log``.
     """
     logs = folder / "jobs"
     logs.mkdir(exist_ok=True)
@@ -37,7 +40,8 @@ def run_jobs(folder: Path, jobs: int, options: Sequence[str] = ()) -> None:
                         stdout=subprocess.DEVNULL,
                         stderr=output,
                         env=environment_of(number - 1, jobs, visible_devices()),
-                        start_new_session=True,  # a signal of the terminal reaches them through this process, once
+                        # a signal of the terminal reaches them through this process, once
+                        start_new_session=True,
                     )
                 )
         for job in started:
@@ -47,7 +51,12 @@ def run_jobs(folder: Path, jobs: int, options: Sequence[str] = ()) -> None:
     for number, job in enumerate(started, start=1):
         if job.returncode < 0:
             name = signal.Signals(-job.returncode).name
-            log.warning("job %d was ended by %s; its run continues here (%s)", number, name, logs / f"{number}.log")
+            log.warning(
+                "job %d was ended by %s; its run continues here (%s)",
+                number,
+                name,
+                logs / f"{number}.log",
+            )
 
 
 def stop(jobs: Sequence[subprocess.Popen[bytes]]) -> None:
@@ -66,17 +75,25 @@ def stop(jobs: Sequence[subprocess.Popen[bytes]]) -> None:
 
 
 def check_threads(number: str) -> None:
-    """Check that OMP_NUM_THREADS is one number, which the processes share; OpenMP also knows lists."""
+    """Check that OMP_NUM_THREADS is one number, which the processes share; OpenMP also knows
+    lists.
+    """
     if not number.isdecimal():
         raise UserError(f"OMP_NUM_THREADS is {number!r}; set it to one number for --jobs")
 
 
 def environment_of(number: int, jobs: int, devices: Sequence[str]) -> Mapping[str, str]:
-    """Return the environment of one of several processes: its share of the cores, and one GPU if there are any."""
+    """Return the environment of one of several processes: its share of the cores, and one GPU if
+    there are any.
+    """
     check_threads(os.environ.get("OMP_NUM_THREADS") or "1")
     cores = int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0)))
     variables = {**os.environ, "OMP_NUM_THREADS": str(max(1, cores // jobs))}
-    return {**variables, "CUDA_VISIBLE_DEVICES": devices[number % len(devices)]} if devices else variables
+    return (
+        {**variables, "CUDA_VISIBLE_DEVICES": devices[number % len(devices)]}
+        if devices
+        else variables
+    )
 
 
 def visible_devices() -> list[str]:
@@ -89,7 +106,9 @@ def visible_devices() -> list[str]:
 
 
 def end_with_parent() -> None:
-    """Stop this process when the process that started it ends: its standard input is then closed."""
+    """Stop this process when the process that started it ends: its standard input is then
+    closed.
+    """
 
     def watch() -> None:
         while os.read(0, 1):

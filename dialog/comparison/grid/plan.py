@@ -1,4 +1,6 @@
-"""Check a command line of ``compare`` before anything is written, and open its comparison folder."""
+"""Check a command line of ``compare`` before anything is written, and open its comparison
+folder.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ class Request:
         """The command that repeats the comparison."""
         settings = [part for variation in self.variations for part in ("--vary", variation)]
         count = [] if self.seeds is None else ["--seeds", str(self.seeds)]
-        return shlex.join(["python", "-m", "dialog", "compare", *self.names, *self.overrides, *settings, *count])
+        return shlex.join(
+            ["python", "-m", "dialog", "compare", *self.names, *self.overrides, *settings, *count]
+        )
 
 
 def prepare_grid(request: Request) -> Grid:
@@ -72,7 +76,9 @@ def prepare_grid(request: Request) -> Grid:
     """
     folder, names = split_folder(request.names)
     if folder is not None and request.output not in (None, folder):
-        raise UserError(f"{folder} is a comparison folder already; remove --output {request.output}")
+        raise UserError(
+            f"{folder} is a comparison folder already; remove --output {request.output}"
+        )
     folder = folder or request.output
     if folder is not None:
         check_output(folder)
@@ -83,19 +89,30 @@ def prepare_grid(request: Request) -> Grid:
     current = replace(current, named=None if all_folders else frozenset(request.named))
     if current.contenders and not names and (request.overrides or request.variations):
         settings = [*request.overrides, *request.variations]
-        raise UserError(f"{settings[0]}: applies to new recipes only; name one, or start another comparison")
+        raise UserError(
+            f"{settings[0]}: applies to new recipes only; name one, or start another comparison"
+        )
     inherited = [text for text in current.overrides if text not in request.overrides]
-    new = read_contenders(names, request.overrides, request.variations, inherited=inherited, trust=request.trust)
+    new = read_contenders(
+        names, request.overrides, request.variations, inherited=inherited, trust=request.trust
+    )
     overrides = [*inherited, *request.overrides]
     planned = merged(current, new, seeds_of(current, new, request.seeds), overrides)
     check_trusted(planned)
     if len(planned.contenders) < 2:
         raise UserError(
-            "compare needs at least two contenders: recipes, run folders of different recipes, or files of responses"
+            "compare needs at least two contenders: recipes, run folders of different recipes, or"
+            " files of responses"
         )
-    if request.seeds is not None and all(contender.kind != "recipe" for contender in planned.contenders):
-        raise UserError(f"--seeds {request.seeds}: applies to recipes; add trained runs of more seeds instead")
-    missing = any(cell.contender.kind == "recipe" and not is_trained(cell.folder) for cell in planned.cells())
+    if request.seeds is not None and all(
+        contender.kind != "recipe" for contender in planned.contenders
+    ):
+        raise UserError(
+            f"--seeds {request.seeds}: applies to recipes; add trained runs of more seeds instead"
+        )
+    missing = any(
+        cell.contender.kind == "recipe" and not is_trained(cell.folder) for cell in planned.cells()
+    )
     if missing or planned != current:
         try:
             check_single_process(planned.contenders)
@@ -103,8 +120,9 @@ def prepare_grid(request: Request) -> Grid:
             if not inherited or not new:
                 raise
             raise UserError(
-                f"{error}; new recipes have the settings of the comparison too ({' '.join(inherited)}): if they do not "
-                "fit, train the recipe first and add its run folder"
+                f"{error}; new recipes have the settings of the comparison too"
+                f" ({' '.join(inherited)}): if they do not fit, train the recipe first and add its"
+                " run folder"
             ) from error
         data = prepare_all(planned.contenders, quiet=request.job)
         check_test_sets(planned.contenders, data)
@@ -118,14 +136,20 @@ def prepare_grid(request: Request) -> Grid:
 
 
 def seeds_of(current: Grid, new: Sequence[Contender], number: int | None) -> list[int]:
-    """Return the seeds: as many as requested, from the first seed of the folder or of the first recipe on."""
+    """Return the seeds: as many as requested, from the first seed of the folder or of the first
+    recipe on.
+    """
     if current.seeds and number is None:
         return list(current.seeds)
     recipes = [contender.composed.recipe for contender in new if contender.kind != "responses"]
     first = current.seeds[0] if current.seeds else recipes[0].seed if recipes else 1
     seeds = list(range(first, first + (number or 1)))
     if extra := [seed for seed in current.seeds if seed not in seeds]:
-        log.info("%s: has seeds %s as well; seeds are only added", current.folder, ", ".join(map(str, extra)))
+        log.info(
+            "%s: has seeds %s as well; seeds are only added",
+            current.folder,
+            ", ".join(map(str, extra)),
+        )
     return seeds
 
 
@@ -147,15 +171,18 @@ def check_single_process(contenders: Sequence[Contender]) -> None:
             processes = check_recipe(contender.composed.recipe)
         if processes > 1:
             raise UserError(
-                f"{contender.name}: compare trains in one process, but this recipe uses {processes}; "
-                "train it first, then compare the run folders"
+                f"{contender.name}: compare trains in one process, but this recipe uses"
+                f" {processes}; train it first, then compare the run folders"
             )
 
 
 def prepare_all(contenders: Sequence[Contender], *, quiet: bool) -> dict[str, Path]:
     """Prepare the data of all recipes; return their folders by contender."""
     trained = [contender for contender in contenders if contender.kind != "responses"]
-    return {contender.name: prepare_data(contender.composed.recipe, quiet=quiet) for contender in trained}
+    return {
+        contender.name: prepare_data(contender.composed.recipe, quiet=quiet)
+        for contender in trained
+    }
 
 
 def check_test_sets(contenders: Sequence[Contender], data: Mapping[str, Path]) -> None:
@@ -168,7 +195,11 @@ def check_test_sets(contenders: Sequence[Contender], data: Mapping[str, Path]) -
     Raises:
         UserError: a recipe with other test examples, or a file that does not answer all of them.
     """
-    recipes = {contender.name: contender.composed.recipe for contender in contenders if contender.name in data}
+    recipes = {
+        contender.name: contender.composed.recipe
+        for contender in contenders
+        if contender.name in data
+    }
     files = [contender.file for contender in contenders if contender.kind == "responses"]
     names: dict[Path, str] = {}  # the first contender of each folder
     for name, folder in data.items():
@@ -180,8 +211,8 @@ def check_test_sets(contenders: Sequence[Contender], data: Mapping[str, Path]) -
     for name in others:
         if difference := first_difference(expected, examples_of_recipe(recipes[name], SPLIT)):
             raise UserError(
-                f"{first} and {name} have different test sets ({difference}); give them the same corpus, "
-                "data.filters and data.context_turns"
+                f"{first} and {name} have different test sets ({difference}); give them the same"
+                " corpus, data.filters and data.context_turns"
             )
     for file in files:
         match_responses(Path(file), expected)
@@ -192,5 +223,10 @@ def first_difference(expected: Sequence[Row], others: Sequence[Row]) -> str:
     if len(expected) != len(others):
         return f"{len(expected):,} and {len(others):,} examples"
     return next(
-        (f"example {one['id']} differs" for one, other in zip(expected, others, strict=True) if one != other), ""
+        (
+            f"example {one['id']} differs"
+            for one, other in zip(expected, others, strict=True)
+            if one != other
+        ),
+        "",
     )

@@ -32,9 +32,11 @@ EVERY = 60.0
 """Seconds between two lines without a terminal."""
 BAR = 20
 """Columns of the bar; the rest of the line is text, truncated at the edge of the terminal."""
-LINES, TAIL = 10, 4096
-"""Last lines of metrics.jsonl that are read, and a first guess of their bytes: after a validation a line has several
-statistics of each attention head."""
+LINES = 10
+TAIL = 4096
+"""Last lines of metrics.jsonl that are read, and a first guess of their bytes: after a validation a
+line has several statistics of each attention head.
+"""
 
 
 class RunState(NamedTuple):
@@ -61,7 +63,9 @@ class Display:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Show the progress while the body runs."""
-        self.bar: tqdm[Any] = tqdm(total=len(self.work.cells), bar_format="", disable=self.plain, dynamic_ncols=True)
+        self.bar: tqdm[Any] = tqdm(
+            total=len(self.work.cells), bar_format="", disable=self.plain, dynamic_ncols=True
+        )
         thread = threading.Thread(target=self._repeat, name="progress", daemon=True)
         thread.start()
         try:
@@ -99,7 +103,8 @@ class Display:
 
 def state_of(cell: Cell) -> RunState:
     """Read the progress of a run from its folder."""
-    name, title = cell.contender.name, one_line(cell.name.rpartition("/")[2])
+    name = cell.contender.name
+    title = one_line(cell.name.rpartition("/")[2])
     evaluated = any((cell.folder / "evaluation").glob(f"{SPLIT}*/metrics.json"))
     if cell.contender.kind != "recipe":
         return RunState(name, float(evaluated), None, False)
@@ -107,12 +112,17 @@ def state_of(cell: Cell) -> RunState:
         summary = read_summary(cell.folder)
         ended = evaluated or not (cell.folder / WEIGHTS).is_file()
         text = "" if ended else f"{title}: evaluating"
-        return RunState(name, 1.0 if ended else 0.99, summary.seconds if summary else None, not ended, text)
+        return RunState(
+            name, 1.0 if ended else 0.99, summary.seconds if summary else None, not ended, text
+        )
     line = last_line(cell.folder / METRICS)
     if line is None:
-        return RunState(name, 0.0, None, cell.folder.is_dir(), f"{title} starts" if cell.folder.is_dir() else "")
+        return RunState(
+            name, 0.0, None, cell.folder.is_dir(), f"{title} starts" if cell.folder.is_dir() else ""
+        )
     trainer = cell.contender.composed.recipe.trainer
-    steps, epochs = trainer.max_steps, trainer.max_epochs
+    steps = trainer.max_steps
+    epochs = trainer.max_epochs
     per_epoch = steps_per_epoch(cell.folder / METRICS, line["epoch"])
     by_epochs = epochs * per_epoch if epochs and per_epoch else None
     ends = [end for end in (steps, by_epochs) if end is not None and end > 0]
@@ -121,7 +131,8 @@ def state_of(cell: Cell) -> RunState:
     text = f"{title}: step {line['step']:,}{of}"
     if not ends:
         return RunState(name, 0.0, line["time"], active, text)
-    fraction, speed = line["step"] / min(ends), seconds_per_step(cell.folder / METRICS)
+    fraction = line["step"] / min(ends)
+    speed = seconds_per_step(cell.folder / METRICS)
     left = max(min(ends) - line["step"], 0) * speed if speed else None
     return RunState(name, min(fraction, 0.999), line["time"], active, text, left)
 
@@ -129,15 +140,23 @@ def state_of(cell: Cell) -> RunState:
 @lru_cache
 def steps_per_epoch(path: Path, epoch: int) -> float | None:
     """Return the mean number of steps of the epochs before this one; None in the first epoch."""
-    starts = (row["step"] - 1 for row in read_json_lines(path, "step", "epoch") if row["epoch"] == epoch)
+    starts = (
+        row["step"] - 1 for row in read_json_lines(path, "step", "epoch") if row["epoch"] == epoch
+    )
     return next(starts) / epoch if epoch else None
 
 
 def seconds_per_step(path: Path) -> float | None:
-    """Return the median time of a step over the last lines: preparation after a start or a resume does not count."""
+    """Return the median time of a step over the last lines: preparation after a start or a resume
+    does not count.
+    """
     rows = last_lines(path)
     pairs = [(new["time"] - old["time"], new["step"] - old["step"]) for old, new in pairwise(rows)]
-    return statistics.median(seconds / steps for seconds, steps in pairs if steps > 0) if pairs else None
+    return (
+        statistics.median(seconds / steps for seconds, steps in pairs if steps > 0)
+        if pairs
+        else None
+    )
 
 
 def last_line(path: Path) -> dict[str, Any] | None:
@@ -146,7 +165,9 @@ def last_line(path: Path) -> dict[str, Any] | None:
 
 
 def last_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the last complete lines of metrics.jsonl, one for each step; none if it is missing or damaged."""
+    """Return the last complete lines of metrics.jsonl, one for each step; none if it is missing or
+    damaged.
+    """
     lines: list[bytes] = []
     try:
         with path.open("rb") as file:
@@ -160,20 +181,28 @@ def last_lines(path: Path) -> list[dict[str, Any]]:
         rows = [json.loads(line) for line in lines]
     except (OSError, ValueError):
         return []
-    complete = (row for row in rows if isinstance(row, dict) and {"step", "epoch", "time"} <= row.keys())
+    complete = (
+        row for row in rows if isinstance(row, dict) and {"step", "epoch", "time"} <= row.keys()
+    )
     return list({row["step"]: row for row in complete}.values())
 
 
 def remaining_seconds(states: Sequence[RunState], *, jobs: int = 1) -> float | None:
-    """Return the remaining time of all runs, or None if no run has been trained long enough to tell.
+    """Return the remaining time of all runs, or None if no run has been trained long enough to
+    tell.
 
-    A run takes as long as the longest of its contender's runs, each extrapolated by the speed of its steps; of a
-    contender without runs, as the longest of all. The work is divided by the number of runs that are trained at a
-    time. Runs may stop early, and others may have had faster hardware, so this is an upper bound.
+    A run takes as long as the longest of its contender's runs, each extrapolated by the speed of
+    its steps; of a contender without runs, as the longest of all. The work is divided by the number
+    of runs that are trained at a time. Runs may stop early, and others may have had faster
+    hardware, so this is an upper bound.
     """
     longest: dict[str, float] = {}
     for state in states:
-        seconds = state.seconds if state.fraction >= 1 else state.left and state.left / (1 - state.fraction)
+        seconds = (
+            state.seconds
+            if state.fraction >= 1
+            else state.left and state.left / (1 - state.fraction)
+        )
         if seconds and state.fraction > 0:
             longest[state.contender] = max(seconds, longest.get(state.contender, 0.0))
     if not longest:

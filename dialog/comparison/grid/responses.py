@@ -10,7 +10,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dialog.analysis.measured import RESPONSES, STATISTICS, example_bytes, read_responses, write_statistics
+from dialog.analysis.measured import (
+    RESPONSES,
+    STATISTICS,
+    example_bytes,
+    read_responses,
+    write_statistics,
+)
 from dialog.atomic import write_text
 from dialog.build import build_corpus, build_job, build_rules
 from dialog.comparison.grid.folder import Contender
@@ -19,8 +25,8 @@ from dialog.data.examples import examples
 from dialog.errors import UserError
 from dialog.escaping import json_copy, to_json
 from dialog.json_files import read_json, read_json_lines
+from dialog.runs.evaluation.evaluated import Evaluated
 from dialog.runs.evaluation.files import METRICS, check_evaluation, replacing_evaluation
-from dialog.runs.evaluation.settings import Evaluated
 from dialog.runs.folder import hash_of
 
 if TYPE_CHECKING:
@@ -30,12 +36,19 @@ Row = Mapping[str, Any]
 Key = tuple[str, ...]
 SHARED = 20
 """Equal characters that a message shows before the first difference of two references."""
-NUMBERS = ("nll", "reference_tokens", "reference_correct", "reference_unknown", "reference_unknown_bytes")
+NUMBERS = (
+    "nll",
+    "reference_tokens",
+    "reference_correct",
+    "reference_unknown",
+    "reference_unknown_bytes",
+)
 """Optional fields: likelihood of the reference, in nats and tokens."""
 
 
 def read_test_set(contenders: Sequence[Contender], split: str) -> list[Row]:
-    """Return the examples of the test set, from the corpus of the first recipe, else from the first file of responses.
+    """Return the examples of the test set, from the corpus of the first recipe, else from the first
+    file of responses.
 
     Raises:
         UserError: the corpus or the file cannot be read.
@@ -61,12 +74,16 @@ def examples_of_recipe(recipe: Recipe, split: str) -> list[Row]:
 
 
 def examples_of_file(path: Path) -> list[Row]:
-    """Return the examples of a file whose lines have id, context and reference; the id before # names the dialogue."""
+    """Return the examples of a file whose lines have id, context and reference; the id before #
+    names the dialogue.
+    """
     rows = read_responses(path)
     return [
         {
             "id": row["id"],
-            "dialogue_id": row.get("dialogue_id", str(row["id"]).rpartition("#")[0] or str(row["id"])),
+            "dialogue_id": row.get(
+                "dialogue_id", str(row["id"]).rpartition("#")[0] or str(row["id"])
+            ),
             "context": row["context"],
             "reference": row["reference"],
         }
@@ -78,14 +95,16 @@ def examples_of_file(path: Path) -> list[Row]:
 
 
 def match_responses(path: Path, expected: Sequence[Row]) -> list[Row]:
-    """Return a line for each expected example, in their order, with the response and likelihood of a file.
+    """Return a line for each expected example, in their order, with the response and likelihood of
+    a file.
 
-    Lines are matched by `id` if any id is that of an expected example, else by `context` and `reference`; several
-    examples of equal text are matched in their order.
+    Lines are matched by `id` if any id is that of an expected example, else by `context` and
+    `reference`; several examples of equal text are matched in their order.
 
     Raises:
-        UserError: a line without response, key or matching example; an id listed twice; another reference than the
-            test set's; an example without a response; or a number that is invalid, or missing in some lines only.
+        UserError: a line without response, key or matching example; an id listed twice; another
+            reference than the test set's; an example without a response; or a number that is
+            invalid, or missing in some lines only.
     """
     lines = list(read_json_lines(path))
     ids = {row["id"] for row in expected}
@@ -99,34 +118,47 @@ def match_responses(path: Path, expected: Sequence[Row]) -> list[Row]:
         check_line(line, where, by_id=by_id)
         candidates = places.get(key := key_of(line, by_id=by_id))
         if candidates is None:
-            raise UserError(f"{where}: {described(key, by_id=by_id)} is not in the test set of the other contenders")
+            raise UserError(
+                f"{where}: {described(key, by_id=by_id)} is not in the test set of the other"
+                " contenders"
+            )
         free = [place for place in candidates if place not in matched]
         if not free:
-            raise UserError(f"{where}: {described(key, by_id=by_id)} is listed twice; give each example one response")
+            raise UserError(
+                f"{where}: {described(key, by_id=by_id)} is listed twice; give each example one"
+                " response"
+            )
         place = free[0]
         reference = expected[place]["reference"]
         if line.get("reference", reference) != reference:
             raise UserError(
-                f"{where}: the reference of {line['id']} has {differing(line['reference'], reference)} where the test "
-                f"set of the other contenders has {differing(reference, line['reference'])}; evaluate on the same test "
-                "set"
+                f"{where}: the reference of {line['id']} has"
+                f" {differing(line['reference'], reference)} where the test set of the other"
+                f" contenders has {differing(reference, line['reference'])}; evaluate on the same"
+                " test set"
             )
         matched[place] = line
     check_numbers(lines, path)
     if missing := [row["id"] for place, row in enumerate(expected) if place not in matched]:
         raise UserError(
-            f"{path}: no response to {len(missing):,} of {len(expected):,} examples, such as {missing[0]}; "
-            "give a response to each"
+            f"{path}: no response to {len(missing):,} of {len(expected):,} examples, such as"
+            f" {missing[0]}; give a response to each"
         )
     fields = [field for field in NUMBERS if all(is_number(line.get(field)) for line in lines)]
     return [
-        {**row, "response": matched[place]["response"], **{field: matched[place][field] for field in fields}}
+        {
+            **row,
+            "response": matched[place]["response"],
+            **{field: matched[place][field] for field in fields},
+        }
         for place, row in enumerate(expected)
     ]
 
 
 def differing(text: object, other: object) -> str:
-    """Return what a value has from shortly before its first difference from another one, for a message."""
+    """Return what a value has from shortly before its first difference from another one, for a
+    message.
+    """
     start = max(0, len(os.path.commonprefix([str(text), str(other)])) - SHARED)  # noqa: RUF071 - texts
     return to_json(text[start:] if isinstance(text, str) else text)[:60]
 
@@ -139,9 +171,14 @@ def check_line(line: Row, where: str, *, by_id: bool) -> None:
         raise UserError(f"{where}: response is {to_json(line['response'])[:60]}; give a string")
     if by_id:
         if not isinstance(line.get("id"), str):
-            raise UserError(f"{where}: no id, which other lines have; give each line the id of its example")
+            raise UserError(
+                f"{where}: no id, which other lines have; give each line the id of its example"
+            )
     elif not isinstance(line.get("reference"), str) or not isinstance(line.get("context"), list):
-        raise UserError(f"{where}: matches no example of the test set; give its id, or its context and reference")
+        raise UserError(
+            f"{where}: matches no example of the test set; give its id, or its context and"
+            " reference"
+        )
 
 
 def check_numbers(lines: Sequence[Row], path: Path) -> None:
@@ -152,10 +189,14 @@ def check_numbers(lines: Sequence[Row], path: Path) -> None:
         for number, value in enumerate(values, start=1):
             if value is None and is_given:
                 raise UserError(
-                    f"{path}:{number}: no {field}, which other lines have; give it in every line or in none"
+                    f"{path}:{number}: no {field}, which other lines have; give it in every line or"
+                    " in none"
                 )
             if value is not None and not (is_number(value) and 0 <= value < math.inf):
-                raise UserError(f"{path}:{number}: {field} is {to_json(value)[:60]}; give a number of at least 0")
+                raise UserError(
+                    f"{path}:{number}: {field} is {to_json(value)[:60]}; give a number of at"
+                    " least 0"
+                )
 
 
 def key_of(row: Row, *, by_id: bool) -> Key:
@@ -177,12 +218,16 @@ def is_number(value: object) -> bool:
 
 
 def first_recipe(contenders: Sequence[Contender]) -> Contender | None:
-    """Return the contender whose recipe names the test set and the training split; None if all are files."""
+    """Return the contender whose recipe names the test set and the training split; None if all are
+    files.
+    """
     return next((contender for contender in contenders if contender.kind != "responses"), None)
 
 
 def identity(contender: Contender, contenders: Sequence[Contender]) -> str:
-    """Return the hash of a file of responses, with that of the recipe that it is measured with, if there is one."""
+    """Return the hash of a file of responses, with that of the recipe that it is measured with, if
+    there is one.
+    """
     first = first_recipe(contenders)
     return contender.hash if first is None else hash_of([contender.hash, first.hash])
 
@@ -190,7 +235,8 @@ def identity(contender: Contender, contenders: Sequence[Contender]) -> str:
 def measured_responses(
     contender: Contender, contenders: Sequence[Contender], folder: Path, split: str
 ) -> Evaluated | None:
-    """Return the evaluation of a file of responses, if it is complete and was measured with the same recipe.
+    """Return the evaluation of a file of responses, if it is complete and was measured with the
+    same recipe.
 
     Raises:
         UserError: a file of the evaluation has changed since it was written.
@@ -206,15 +252,21 @@ def measured_responses(
 
 
 def reference_rows(contenders: Sequence[Contender], split: str, language: str) -> Baselines | None:
-    """Return leaks and reference rows of the test set; None without a recipe, which names the training split."""
+    """Return leaks and reference rows of the test set; None without a recipe, which names the
+    training split.
+    """
     from dialog.analysis.baselines.kept import find_baselines
 
     if (first := first_recipe(contenders)) is None:
         return None
-    return find_baselines(build_job(first.composed.recipe), split, (), language=language, quiet=True)
+    return find_baselines(
+        build_job(first.composed.recipe), split, (), language=language, quiet=True
+    )
 
 
-def measure_responses(contender: Contender, contenders: Sequence[Contender], folder: Path, split: str) -> Evaluated:
+def measure_responses(
+    contender: Contender, contenders: Sequence[Contender], folder: Path, split: str
+) -> Evaluated:
     """Write an evaluation of a file of responses, in the order of the test set."""
     from dialog.metrics import Measurement, build_metrics, detect_language
     from dialog.metrics.family import components_of, results
@@ -241,7 +293,9 @@ def measure_responses(contender: Contender, contenders: Sequence[Contender], fol
         metrics |= baselines.metrics(measurement, dialogues)
         leaked = baselines.is_leaked(dialogues)
     evaluation = folder / "evaluation" / split
-    with replacing_evaluation(evaluation, metrics, {"responses": contender.hash, "data": metrics["fingerprint"]}):
+    with replacing_evaluation(
+        evaluation, metrics, {"responses": contender.hash, "data": metrics["fingerprint"]}
+    ):
         write_text(evaluation / RESPONSES, "".join(to_json(row) + "\n" for row in rows))
         write_statistics(evaluation / STATISTICS, measurement, components_of(()), language, leaked)
     return Evaluated(evaluation, json_copy(metrics))

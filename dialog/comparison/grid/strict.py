@@ -13,7 +13,8 @@ from dialog.errors import UserError
 
 
 def check_strict(grid: Grid, data: Mapping[str, Path]) -> None:
-    """Raise UserError if contenders differ in a setting that must be equal and that their recipes determine.
+    """Raise UserError if contenders differ in a setting that must be equal and that their recipes
+    determine.
 
     Args:
         grid: Contenders and seeds.
@@ -21,15 +22,23 @@ def check_strict(grid: Grid, data: Mapping[str, Path]) -> None:
     """
     trained = [contender for contender in grid.contenders if contender.name in data]
     seeds = {
-        contender.name: [cell.seed for cell in grid.cells() if cell.contender == contender] for contender in trained
+        contender.name: [cell.seed for cell in grid.cells() if cell.contender == contender]
+        for contender in trained
     }
-    systems = [planned_system(contender, seeds[contender.name], data[contender.name]) for contender in trained]
+    systems = [
+        planned_system(contender, seeds[contender.name], data[contender.name])
+        for contender in trained
+    ]
     if systems:
         raise_broken(parity(systems))
 
 
-def planned_system(contender: Contender, seeds: Sequence[int | None], data: Path) -> EvaluatedSystem:
-    """Return a contender as it will be: recipe, seeds, fingerprints of its data, and number of parameters."""
+def planned_system(
+    contender: Contender, seeds: Sequence[int | None], data: Path
+) -> EvaluatedSystem:
+    """Return a contender as it will be: recipe, seeds, fingerprints of its data, and number of
+    parameters.
+    """
     import torch
 
     from dialog.data.store.store import Store
@@ -46,7 +55,9 @@ def planned_system(contender: Contender, seeds: Sequence[int | None], data: Path
 
 
 def raise_broken(rows: Sequence[dict[str, Any]], report: Path | None = None) -> None:
-    """Raise UserError with the settings of the parity contract that must be equal and are not, and the report."""
+    """Raise UserError with the settings of the parity contract that must be equal and are not, and
+    the report.
+    """
     if settings := broken(rows):
         where = "" if report is None else f"; the report is in {report}"
         raise UserError(f"--strict: the contenders differ in {'; '.join(settings)}{where}")

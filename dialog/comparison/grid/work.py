@@ -1,4 +1,6 @@
-"""Train and evaluate the runs that a comparison lacks; several processes may share the work, with one lock per run."""
+"""Train and evaluate the runs that a comparison lacks; several processes may share the work, with
+one lock per run.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,22 @@ from typing import Any
 
 from dialog.atomic import write_json
 from dialog.build import build_corpus
-from dialog.comparison.grid.folder import DIVERGED, SPLIT, Cell, Contender, Grid, is_diverged, is_trained
+from dialog.comparison.context_use import measure_context_use, sample_of
+from dialog.comparison.grid.folder import (
+    DIVERGED,
+    SPLIT,
+    Cell,
+    Contender,
+    Grid,
+    is_diverged,
+    is_trained,
+)
 from dialog.comparison.grid.responses import measure_responses, measured_responses
-from dialog.comparison.history import measure_history, sample_of
 from dialog.config.compose import Composed, with_seed
 from dialog.errors import DivergedError, RunError, UserError
 from dialog.json_files import read_json
 from dialog.runs.evaluation.evaluate import evaluate
-from dialog.runs.evaluation.settings import Evaluated, corpus_hash, current_evaluation
+from dialog.runs.evaluation.evaluated import Evaluated, corpus_hash, current_evaluation
 from dialog.runs.folder import RECIPE, WEIGHTS, read_recipe
 from dialog.runs.load import load
 from dialog.runs.resume import resume
@@ -36,8 +46,8 @@ log = logging.getLogger("dialog")
 class Work:
     """The runs of a comparison as this process sees them.
 
-    A failed run does not stop the others. It is tried again by the next command, and by processes that had started
-    before it failed, not by this one.
+    A failed run does not stop the others. It is tried again by the next command, and by processes
+    that had started before it failed, not by this one.
 
     Args:
         grid: The comparison.
@@ -66,8 +76,12 @@ class Work:
                 time.sleep(WAIT)
 
     def open_cells(self) -> list[Cell]:
-        """Return the runs that have neither finished nor failed: those that were interrupted, then new ones."""
-        open_cells = [cell for cell in self.cells if not self.is_finished(cell) and self.error(cell) is None]
+        """Return the runs that have neither finished nor failed: those that were interrupted, then
+        new ones.
+        """
+        open_cells = [
+            cell for cell in self.cells if not self.is_finished(cell) and self.error(cell) is None
+        ]
         return sorted(open_cells, key=lambda cell: not (cell.folder / RECIPE).is_file())
 
     def attempt(self, cell: Cell) -> bool:
@@ -80,14 +94,18 @@ class Work:
                 except Exception as error:  # the others continue; interruptions are no Exception
                     log.error("%s failed: %s", cell.name, reason(error))
                     log.debug("where:", exc_info=True)
-                    write_json(cell.error_file, {"message": reason(error), "code": exit_code(error)})
+                    write_json(
+                        cell.error_file, {"message": reason(error), "code": exit_code(error)}
+                    )
             return held
 
     def finish(self, cell: Cell) -> None:
         """Train and evaluate a run unless that is done."""
         if cell.contender.kind == "responses":
             others = self.grid.contenders
-            self.evaluations[cell.name] = measure_responses(cell.contender, others, cell.folder, SPLIT)
+            self.evaluations[cell.name] = measure_responses(
+                cell.contender, others, cell.folder, SPLIT
+            )
             return
         cell.check_named()
         if cell.contender.kind == "recipe":
@@ -96,16 +114,20 @@ class Work:
             run = load(cell.folder, trust=cell.contender.trust)
             evaluated = evaluate(run, SPLIT, quiet=True)
             try:
-                measure_history(run, evaluated.folder, sample_of(run, SPLIT))
-            except Exception as error:  # measured again by the analysis, which does without it if need be
-                log.warning("%s: use of the history not measured: %s", cell.name, reason(error))
+                measure_context_use(run, evaluated.folder, sample_of(run, SPLIT))
+            except (
+                Exception
+            ) as error:  # measured again by the analysis, which does without it if need be
+                log.warning("%s: use of the context not measured: %s", cell.name, reason(error))
                 log.debug("where:", exc_info=True)
             self.evaluations[cell.name] = evaluated
 
     # -------------------------------------------------------------- states
 
     def is_finished(self, cell: Cell) -> bool:
-        """Return whether a run is trained and evaluated, or has diverged before its first validation."""
+        """Return whether a run is trained and evaluated, or has diverged before its first
+        validation.
+        """
         if cell.contender.kind == "recipe" and not is_trained(cell.folder):
             return False
         if is_diverged(cell.folder) and not (cell.folder / WEIGHTS).is_file():
@@ -117,7 +139,9 @@ class Work:
         if cell.name in self.evaluations:
             return self.evaluations[cell.name]
         if cell.contender.kind == "responses":
-            if evaluated := measured_responses(cell.contender, self.grid.contenders, cell.folder, SPLIT):
+            if evaluated := measured_responses(
+                cell.contender, self.grid.contenders, cell.folder, SPLIT
+            ):
                 self.evaluations[cell.name] = evaluated
         elif (cell.folder / RECIPE).is_file():
             recipe = read_recipe(cell.folder)
@@ -129,7 +153,9 @@ class Work:
     def corpus_hash(self, contender: Contender) -> str | None:
         """Return the hash of a contender's corpus; None if its files are missing."""
         if contender.name not in self.hashes:
-            self.hashes[contender.name] = corpus_hash(build_corpus(contender.composed.recipe, read=False))
+            self.hashes[contender.name] = corpus_hash(
+                build_corpus(contender.composed.recipe, read=False)
+            )
         return self.hashes[contender.name]
 
     def error(self, cell: Cell) -> dict[str, Any] | None:
@@ -157,7 +183,9 @@ def train_cell(cell: Cell, *, group: str, advice: str) -> None:
             resume(cell.folder, trust=cell.contender.trust, quiet=True, advice=advice)
         else:
             log.info("training %s", cell.name)
-            train(recipe_of(cell), cell.folder, quiet=True, part_of=PartOf(cell.name, group, advice))
+            train(
+                recipe_of(cell), cell.folder, quiet=True, part_of=PartOf(cell.name, group, advice)
+            )
     except DivergedError as error:
         log.warning("%s diverged: %s", cell.name, error)
         write_json(cell.folder / DIVERGED, {"message": str(error)})
@@ -167,7 +195,9 @@ def recipe_of(cell: Cell) -> Composed:
     """Return the recipe of a run, without a progress bar of its own."""
     composed = cell.contender.composed
     trainer = replace(composed.recipe.trainer, enable_progress_bar=False)
-    return with_seed(replace(composed, recipe=replace(composed.recipe, trainer=trainer)), int(cell.seed or 0))
+    return with_seed(
+        replace(composed, recipe=replace(composed.recipe, trainer=trainer)), int(cell.seed or 0)
+    )
 
 
 def identity(path: Path) -> tuple[int, int] | None:
@@ -181,7 +211,11 @@ def identity(path: Path) -> tuple[int, int] | None:
 
 def reason(error: Exception) -> str:
     """Return the message of an error; for an unexpected one also its type."""
-    return str(error) if isinstance(error, UserError | RunError) else f"{type(error).__name__}: {error}"
+    return (
+        str(error)
+        if isinstance(error, UserError | RunError)
+        else f"{type(error).__name__}: {error}"
+    )
 
 
 def exit_code(error: Exception) -> int:

@@ -37,23 +37,35 @@ class SeedReading(NamedTuple):
 
 
 def attention(systems: Sequence[System], samples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return "attention" of results.json: cross-attention of all evaluated runs on the same few references.
+    """Return "attention" of results.json: cross-attention of all evaluated runs on the same few
+    references.
 
-    "examples" has the id, the context and the response of each, and under "models" the model, the seed, and the JSON of
-    `dialog attention` with cross-attention over tokens alone. A failure is logged and leaves the section empty.
+    "examples" has the id, the context and the response of each, and under "models" the model, the
+    seed, and the JSON of `dialog attention` with cross-attention over tokens alone. A failure is
+    logged and leaves the section empty.
     """
     chosen = choose_examples(samples)
     trained = [system for system in systems if system.contender.kind != "responses"]
     try:
-        readings = within_limit([reading for system in trained for reading in readings_of(system, chosen)])
+        readings = within_limit(
+            [reading for system in trained for reading in readings_of(system, chosen)]
+        )
     except Exception as error:  # the other results do not depend on it
         log.warning("attention: not measured (%s: %s)", type(error).__name__, error)
         log.debug("where:", exc_info=True)
         readings = []
-    entries = [[reading.entry for reading in readings if reading.example == place] for place in range(len(chosen))]
+    entries = [
+        [reading.entry for reading in readings if reading.example == place]
+        for place in range(len(chosen))
+    ]
     return {
         "examples": [
-            {"id": sample["id"], "context": sample["context"], "response": sample["reference"], "models": models}
+            {
+                "id": sample["id"],
+                "context": sample["context"],
+                "response": sample["reference"],
+                "models": models,
+            }
             for sample, models in zip(chosen, entries, strict=True)
             if models
         ]
@@ -61,7 +73,9 @@ def attention(systems: Sequence[System], samples: Sequence[Mapping[str, Any]]) -
 
 
 def choose_examples(samples: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Choose the `EXAMPLES` samples whose attention is shown: short references first, then those with long contexts."""
+    """Choose the `EXAMPLES` samples whose attention is shown: short references first, then those
+    with long contexts.
+    """
 
     def preference(sample: Mapping[str, Any]) -> tuple[bool, int]:
         return len(sample["reference"].split()) <= MOST_WORDS, len(sample["context"])
@@ -70,7 +84,9 @@ def choose_examples(samples: Sequence[Mapping[str, Any]]) -> list[Mapping[str, A
 
 
 def readings_of(system: System, chosen: Sequence[Mapping[str, Any]]) -> Iterator[SeedReading]:
-    """Yield the maps of each evaluated run of a contender on each example; none for a model without attention."""
+    """Yield the maps of each evaluated run of a contender on each example; none for a model without
+    attention.
+    """
     originals: dict[str, Example] = {}
     for rank, finished in enumerate(system.measured_runs):
         run = finished.load()
@@ -79,7 +95,12 @@ def readings_of(system: System, chosen: Sequence[Mapping[str, Any]]) -> Iterator
             reading = cross_attention(run, originals[sample["id"]])
             size = sum(np.size(one["weights"]) for one in reading["maps"])
             if size:
-                yield SeedReading(place, rank, {"model": system.name, "seed": finished.entry["seed"], **reading}, size)
+                yield SeedReading(
+                    place,
+                    rank,
+                    {"model": system.name, "seed": finished.entry["seed"], **reading},
+                    size,
+                )
 
 
 def examples_by_id(run: Run, ids: set[str]) -> dict[str, Example]:
@@ -101,12 +122,15 @@ def cross_attention(run: Run, example: Example) -> dict[str, Any]:
 
 
 def within_limit(readings: Sequence[SeedReading], limit: int = MOST_WEIGHTS) -> list[SeedReading]:
-    """Leave out the last seeds of all models, then the last examples, until the limit is kept; one of each remains.
+    """Leave out the last seeds of all models, then the last examples, until the limit is kept; one
+    of each remains.
 
     The first runs of all models come first.
     """
     seeds = 1 + max((reading.rank for reading in readings), default=0)
-    sizes = [(ranks, EXAMPLES) for ranks in range(seeds, 0, -1)] + [(1, count) for count in range(EXAMPLES - 1, 0, -1)]
+    sizes = [(ranks, EXAMPLES) for ranks in range(seeds, 0, -1)] + [
+        (1, count) for count in range(EXAMPLES - 1, 0, -1)
+    ]
     for ranks, count in sizes:
         kept = [reading for reading in readings if reading.rank < ranks and reading.example < count]
         if sum(reading.size for reading in kept) <= limit:

@@ -23,11 +23,13 @@ log = logging.getLogger("dialog")
 
 
 def attention_statistics(systems: Sequence[System]) -> list[dict[str, Any]]:
-    """Return "statistics" of "attention" in results.json: the cross-attention of every evaluated run on the test split.
+    """Return "statistics" of "attention" in results.json: the cross-attention of every evaluated
+    run on the test split.
 
-    Each has the model, the seed, and under "rows" the module, the head and the statistics of `split_statistics`, for
-    each head, and for the mean, the rollout and equal weights, which can be compared between families. Values that are
-    not defined are left out. A failure is logged and leaves the list empty.
+    Each has the model, the seed, and under "rows" the module, the head and the statistics of
+    `split_statistics`, for each head, and for the mean, the rollout and equal weights, which can be
+    compared between families. Values that are not defined are left out. A failure is logged and
+    leaves the list empty.
     """
     try:
         return [
@@ -46,7 +48,8 @@ def attention_statistics(systems: Sequence[System]) -> list[dict[str, Any]]:
 
 
 def measured_rows(finished: FinishedRun, evaluation: Path) -> list[dict[str, Any]]:
-    """Return the rows of a run, from attention.json of its evaluation folder or measured and written to it.
+    """Return the rows of a run, from attention.json of its evaluation folder or measured and
+    written to it.
 
     Empty for a model without cross-attention.
     """
@@ -59,7 +62,9 @@ def measured_rows(finished: FinishedRun, evaluation: Path) -> list[dict[str, Any
     if measured is None or measured["fingerprint"] != fingerprint:
         finished.cell.check_named()
         log.info("measuring the attention of %s", finished.folder)
-        measured = json_copy({"fingerprint": fingerprint, **run.attention_statistics(SPLIT, quiet=True)})
+        measured = json_copy(
+            {"fingerprint": fingerprint, **run.attention_statistics(SPLIT, quiet=True)}
+        )
         write_added(path, measured)
     return [
         {
@@ -74,4 +79,13 @@ def measured_rows(finished: FinishedRun, evaluation: Path) -> list[dict[str, Any
 
 def _fingerprint(run: Run, metrics: Mapping[str, Any]) -> str:
     data = {key: value for key, value in metrics["data"].items() if key != "fingerprint"}
-    return hash_of([FORMAT, SAMPLE, metrics["weights"], metrics["fingerprint"], data, to_dict(run.recipe)["model"]])
+    return hash_of(
+        [
+            FORMAT,
+            SAMPLE,
+            metrics["weights"],
+            metrics["fingerprint"],
+            data,
+            to_dict(run.recipe)["model"],
+        ]
+    )

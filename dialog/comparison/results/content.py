@@ -8,10 +8,15 @@ from typing import Any
 
 from dialog.analysis.calibration import pooled
 from dialog.comparison.breakdown import breakdown, example_properties
+from dialog.comparison.context_use import (
+    context_results,
+    kept_context_use,
+    measure_context_use,
+    sample_of,
+)
 from dialog.comparison.cost import cost, seconds_to_common_value
 from dialog.comparison.crossings import crossings
 from dialog.comparison.grid.folder import SPLIT, Grid
-from dialog.comparison.history import history_results, kept_history, measure_history, sample_of
 from dialog.comparison.parity import parity
 from dialog.comparison.references import ngram_warnings, references_of
 from dialog.comparison.results.attention import attention
@@ -27,7 +32,9 @@ FORMAT = 3
 log = logging.getLogger("dialog")
 
 
-def results_of(grid: Grid, systems: Sequence[System], failures: Mapping[str, str]) -> dict[str, Any]:
+def results_of(
+    grid: Grid, systems: Sequence[System], failures: Mapping[str, str]
+) -> dict[str, Any]:
     """Return the content of results.json.
 
     Args:
@@ -41,15 +48,21 @@ def results_of(grid: Grid, systems: Sequence[System], failures: Mapping[str, str
     metrics = next((values for values in evaluated if "baselines" in values), evaluated[0])
     references = references_of(metrics)
     rows = rows_of(systems)
-    samples, differing = draw_samples(rows), disagreements(rows)
-    runs = {system.name: [run.measured for run in system.runs if run.measured is not None] for system in measured}
+    samples = draw_samples(rows)
+    differing = disagreements(rows)
+    runs = {
+        system.name: [run.measured for run in system.runs if run.measured is not None]
+        for system in measured
+    }
     files = [system.name for system in systems if system.contender.kind == "responses"]
     section = statistics_section(runs, diverged=numbers_diverged(systems), files=files)
     untested = [system for system in systems if not system.measured_runs]
     return {
         "format": FORMAT,
         "command": " && ".join(grid.commands),
-        "environment": next((system.evaluated.environment for system in systems if system.evaluated.environment), {}),
+        "environment": next(
+            (system.evaluated.environment for system in systems if system.evaluated.environment), {}
+        ),
         "split": SPLIT,
         "fingerprint": metrics["fingerprint"],
         "dialogues": metrics["dialogues"],
@@ -67,8 +80,10 @@ def results_of(grid: Grid, systems: Sequence[System], failures: Mapping[str, str
         **section,
         "verdict": "\n".join(filter(None, [section["verdict"], *run_warnings(untested, {})])),
         "crossings": crossings(models),
-        "history": history(measured),
-        "breakdown": breakdown({system.name: system.evaluations for system in measured}, *properties(systems)),
+        "context_use": context_use(measured),
+        "breakdown": breakdown(
+            {system.name: system.evaluations for system in measured}, *properties(systems)
+        ),
         "calibration": calibrations(measured),
         "samples": samples,
         "disagreements": differing,
@@ -78,16 +93,26 @@ def results_of(grid: Grid, systems: Sequence[System], failures: Mapping[str, str
 
 
 def rows_of(systems: Sequence[System]) -> list[Sequence[Mapping[str, Any]]]:
-    """Return the lines of responses.jsonl of the first evaluated run of each contender; empty responses without one."""
-    first = [next((run.measured.rows for run in system.runs if run.measured is not None), None) for system in systems]
+    """Return the lines of responses.jsonl of the first evaluated run of each contender; empty
+    responses without one.
+    """
+    first = [
+        next((run.measured.rows for run in system.runs if run.measured is not None), None)
+        for system in systems
+    ]
     answered = next(rows for rows in first if rows is not None)
     blank = [{**{field: row[field] for field in SHARED}, "response": ""} for row in answered]
     return [blank if rows is None else rows for rows in first]
 
 
 def numbers_diverged(systems: Sequence[System]) -> dict[str, tuple[int, int]]:
-    """Return the number of diverged runs, and of all runs, of each contender with a diverged run."""
-    counts = {system.name: (sum(run.entry["diverged"] for run in system.runs), len(system.runs)) for system in systems}
+    """Return the number of diverged runs, and of all runs, of each contender with a diverged
+    run.
+    """
+    counts = {
+        system.name: (sum(run.entry["diverged"] for run in system.runs), len(system.runs))
+        for system in systems
+    }
     return {name: numbers for name, numbers in counts.items() if numbers[0]}
 
 
@@ -109,27 +134,46 @@ def run_warnings(systems: Sequence[System], failures: Mapping[str, str]) -> list
         if diverged:
             seeds = ", ".join(str(run.entry["seed"]) for run in diverged)
             lost = sum(run.measured is None for run in diverged)
-            before = f", {lost} of them before the first validation, without results" if lost else ""
-            sentences.append(
-                f"{system.name}: {len(diverged)} of {len(system.runs)} runs diverged (seed {seeds}){before}."
+            before = (
+                f", {lost} of them before the first validation, without results" if lost else ""
             )
-    return sentences + [f"{name} failed and is missing: {message}" for name, message in failures.items()]
+            sentences.append(
+                f"{system.name}: {len(diverged)} of {len(system.runs)} runs diverged (seed"
+                f" {seeds}){before}."
+            )
+    return sentences + [
+        f"{name} failed and is missing: {message}" for name, message in failures.items()
+    ]
 
 
 def metric_warnings(systems: Sequence[System]) -> list[str]:
-    """Return a sentence for each metric that failed in an evaluation, with the reason and the contenders."""
+    """Return a sentence for each metric that failed in an evaluation, with the reason and the
+    contenders.
+    """
     names: dict[str, list[str]] = {}
     for system in systems:
         reasons = (run.entry["metrics"].get("left_out", {}) for run in system.measured_runs)
-        failed = (f"{key} {text}" for left_out in reasons for key, text in left_out.items() if text.startswith(FAILED))
+        failed = (
+            f"{key} {text}"
+            for left_out in reasons
+            for key, text in left_out.items()
+            if text.startswith(FAILED)
+        )
         for sentence in dict.fromkeys(failed):
             names.setdefault(sentence, []).append(system.name)
-    return [f"{sentence}; it is left out for {', '.join(affected)}." for sentence, affected in names.items()]
+    return [
+        f"{sentence}; it is left out for {', '.join(affected)}."
+        for sentence, affected in names.items()
+    ]
 
 
 def unverified_warnings(systems: Sequence[System]) -> list[str]:
     """Return a sentence on the contenders that have an evaluation without a manifest."""
-    names = [system.name for system in systems if any(run.entry["verified"] is False for run in system.measured_runs)]
+    names = [
+        system.name
+        for system in systems
+        if any(run.entry["verified"] is False for run in system.measured_runs)
+    ]
     reason = f"an evaluation has no {MANIFEST} to check its figures with; evaluate the run again"
     return [f"{listed(names)}: not verified, since {reason}."] if names else []
 
@@ -137,39 +181,52 @@ def unverified_warnings(systems: Sequence[System]) -> list[str]:
 # ------------------------------------------------------------------ models
 
 
-def history(systems: Sequence[System]) -> dict[str, Any]:
-    """Return "history" from the runs of all recipes; a failure is logged and leaves the section empty."""
+def context_use(systems: Sequence[System]) -> dict[str, Any]:
+    """Return "context_use" from the runs of all recipes; a failure is logged and leaves the section
+    empty.
+    """
     trained = [system for system in systems if system.contender.kind != "responses"]
-    histories: dict[str, list[dict[str, Any]]] = {}
+    measured_runs: dict[str, list[dict[str, Any]]] = {}
     try:
         for system in trained:
             for finished in system.measured_runs:
                 if finished.evaluation is not None:
                     run = finished.load()
                     sample = sample_of(run, SPLIT)
-                    if kept_history(run, finished.evaluation, sample) is None:
+                    if kept_context_use(run, finished.evaluation, sample) is None:
                         finished.cell.check_named()
-                    measured = measure_history(run, finished.evaluation, sample)
-                    histories.setdefault(system.name, []).append(measured)
+                    measured = measure_context_use(run, finished.evaluation, sample)
+                    measured_runs.setdefault(system.name, []).append(measured)
     except Exception as error:  # the other results do not depend on it
-        log.warning("use of the history: not measured (%s: %s)", type(error).__name__, error)
+        log.warning("use of the context: not measured (%s: %s)", type(error).__name__, error)
         log.debug("where:", exc_info=True)
-        histories = {}
-    return history_results(histories)
+        measured_runs = {}
+    return context_results(measured_runs)
 
 
 def properties(systems: Sequence[System]) -> tuple[Mapping[str, int] | None, Mapping[str, str]]:
-    """Return what the breakdown needs besides responses: word counts of train, and dialogue acts; from any recipe."""
-    recipe = next((system.evaluated.recipe for system in systems if system.evaluated.recipe is not None), None)
+    """Return what the breakdown needs besides responses: word counts of train, and dialogue acts;
+    from any recipe.
+    """
+    recipe = next(
+        (system.evaluated.recipe for system in systems if system.evaluated.recipe is not None), None
+    )
     return (None, {}) if recipe is None else example_properties(recipe, SPLIT)
 
 
 def calibrations(systems: Sequence[System]) -> dict[str, Any]:
-    """Return "calibration": error and reliability diagram over all evaluated runs of each contender."""
+    """Return "calibration": error and reliability diagram over all evaluated runs of each
+    contender.
+    """
     pools: dict[str, Any] = {}
     for system in systems:
-        metrics = [run.entry["metrics"] for run in system.runs if "calibration" in run.entry["metrics"]]
+        metrics = [
+            run.entry["metrics"] for run in system.runs if "calibration" in run.entry["metrics"]
+        ]
         if metrics:
-            bins = [{"error": values["calibration_error"], **values["calibration"]} for values in metrics]
+            bins = [
+                {"error": values["calibration_error"], **values["calibration"]}
+                for values in metrics
+            ]
             pools[system.name] = pooled(bins)
     return pools

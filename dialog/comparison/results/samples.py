@@ -1,4 +1,6 @@
-"""Examples of a comparison: random ones, those on which contenders differ most, pairs for blind rating."""
+"""Examples of a comparison: random ones, those on which contenders differ most, pairs for blind
+rating.
+"""
 
 from __future__ import annotations
 
@@ -46,52 +48,76 @@ def disagreements(contenders: Sequence[Rows], *, count: int = SAMPLES) -> list[d
 
     Each has the "bits_per_byte" of its reference by contender, None without likelihoods.
 
-    Each contender with likelihoods is the best one in an equal number of them, if there are enough. References of
-    fewer than `SHORTEST` words are left out. Empty unless two contenders have likelihoods.
+    Each contender with likelihoods is the best one in an equal number of them, if there are enough.
+    References of fewer than `SHORTEST` words are left out. Empty unless two contenders have
+    likelihoods.
     """
     scored = [all("nll" in row for row in rows) for rows in contenders]
     if sum(scored) < 2:
         return []
     metric = BitsPerByte()
-    differing: dict[int, list[tuple[float, int, list[float | None]]]] = {n: [] for n, has in enumerate(scored) if has}
+    differing: dict[int, list[tuple[float, int, list[float | None]]]] = {
+        n: [] for n, has in enumerate(scored) if has
+    }
     for place, row in enumerate(contenders[0]):
         if len(row["reference"].split()) >= SHORTEST:
             size = len(row["reference"].encode())
-            own = [rows[place] if has else None for rows, has in zip(contenders, scored, strict=True)]
+            own = [
+                rows[place] if has else None for rows, has in zip(contenders, scored, strict=True)
+            ]
             bits = [
-                None if line is None else metric.value(line["nll"], size, line.get("reference_unknown_bytes", 0))
+                None
+                if line is None
+                else metric.value(line["nll"], size, line.get("reference_unknown_bytes", 0))
                 for line in own
             ]
             values = [value for value in bits if value is not None]
             differing[bits.index(min(values))].append((max(values) - min(values), place, bits))
     share = -(-count // len(differing))
-    best = [entry for entries in differing.values() for entry in sorted(entries, reverse=True)[:share]]
-    return [{**sample_at(place, contenders), "bits_per_byte": bits} for _, place, bits in best[:count]]
+    best = [
+        entry for entries in differing.values() for entry in sorted(entries, reverse=True)[:share]
+    ]
+    return [
+        {**sample_at(place, contenders), "bits_per_byte": bits} for _, place, bits in best[:count]
+    ]
 
 
-def rating_pairs(contenders: Sequence[Rows], *, named: Collection[str] = ()) -> list[dict[str, Any]]:
+def rating_pairs(
+    contenders: Sequence[Rows], *, named: Collection[str] = ()
+) -> list[dict[str, Any]]:
     """Return at most `PAIRS` pairs of different responses in random order, for blind rating.
 
-    Pairs of contenders take turns, those whose responses to an example are equal excepted. Examples whose ids are
-    `named`, which the report shows with the names of the contenders, are left out.
+    Pairs of contenders take turns, those whose responses to an example are equal excepted. Examples
+    whose ids are `named`, which the report shows with the names of the contenders, are left out.
     """
     chance = random.Random(0)
-    answering = [index for index, rows in enumerate(contenders) if any(row["response"] for row in rows)]
+    answering = [
+        index for index, rows in enumerate(contenders) if any(row["response"] for row in rows)
+    ]
     pairs = list(combinations(answering, 2))
-    places = [place for place in with_context(contenders[0]) if contenders[0][place]["id"] not in named]
+    places = [
+        place for place in with_context(contenders[0]) if contenders[0][place]["id"] not in named
+    ]
     chance.shuffle(places)
     chosen: list[dict[str, Any]] = []
     turns = Counter(dict.fromkeys(pairs, 0))
     for place in places:
-        differing = [(a, b) for a, b in pairs if contenders[a][place]["response"] != contenders[b][place]["response"]]
+        differing = [
+            (a, b)
+            for a, b in pairs
+            if contenders[a][place]["response"] != contenders[b][place]["response"]
+        ]
         if not differing:
             continue
         pair = min(differing, key=turns.__getitem__)
         turns[pair] += 1
         models = list(pair)
         chance.shuffle(models)
-        row, responses = contenders[0][place], [contenders[model][place]["response"] for model in models]
-        chosen.append({"id": row["id"], "context": row["context"], "responses": responses, "models": models})
+        row = contenders[0][place]
+        responses = [contenders[model][place]["response"] for model in models]
+        chosen.append(
+            {"id": row["id"], "context": row["context"], "responses": responses, "models": models}
+        )
         if len(chosen) == PAIRS:
             break
     return chosen

@@ -29,7 +29,9 @@ def learning_curve(folder: Path) -> list[dict[str, Any]]:
         UserError: the file is missing or damaged.
     """
     lines = list(read_json_lines(folder / "metrics.jsonl", "step", "epoch", "time"))
-    counts = {0: 0.0} | {line["step"]: line["train/tokens"] for line in lines if "train/tokens" in line}
+    counts = {0: 0.0} | {
+        line["step"]: line["train/tokens"] for line in lines if "train/tokens" in line
+    }
     if (summary := read_summary(folder)) is not None:
         counts[summary.steps] = summary.target_tokens
     points = []
@@ -43,7 +45,8 @@ def learning_curve(folder: Path) -> list[dict[str, Any]]:
 
 
 def summarize(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return mean, sample standard deviation and count over runs of every scalar metric except `COUNTS`.
+    """Return mean, sample standard deviation and count over runs of every scalar metric except
+    `COUNTS`.
 
     Args:
         runs: Content of metrics.json, or one of its subsets, for each run.

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dialog.analysis.measured import Measured, example_bytes, read_measured
+from dialog.comparison.context_use import sample_of
 from dialog.comparison.flops import flops_per_target_token
 from dialog.comparison.grid.folder import SPLIT, Cell, Contender, check_same_conditions, is_diverged
 from dialog.comparison.grid.responses import examples_of_recipe
 from dialog.comparison.grid.work import Work
-from dialog.comparison.history import sample_of
 from dialog.comparison.parity import EvaluatedSystem
 from dialog.comparison.results.summary import learning_curve, summarize
 from dialog.comparison.statistics.section import subset_masks
@@ -92,7 +92,9 @@ def finished_run(cell: Cell, work: Work) -> FinishedRun:
     Raises:
         UserError: a file of the evaluation has changed since it was written.
     """
-    root, folder, evaluated = work.grid.folder, cell.folder, work.evaluation(cell)
+    root = work.grid.folder
+    folder = cell.folder
+    evaluated = work.evaluation(cell)
     trained = cell.contender.kind != "responses"
     curve = learning_curve(folder) if trained and (folder / METRICS).is_file() else []
     last = curve[-1] if curve else {"step": 0, "seconds": 0.0, "target_tokens": 0}
@@ -101,11 +103,17 @@ def finished_run(cell: Cell, work: Work) -> FinishedRun:
     measured = read_measured(evaluated.folder, trust=cell.contender.trust) if evaluated else None
     entry = {
         "seed": cell.seed,
-        "folder": str(folder.relative_to(root) if folder.is_relative_to(root) else folder.resolve()),
+        "folder": str(
+            folder.relative_to(root) if folder.is_relative_to(root) else folder.resolve()
+        ),
         "evaluation": str(evaluated.folder.relative_to(folder)) if evaluated else "",
         "steps": summary.steps if summary else last["step"] if trained else None,
         "seconds": summary.seconds if summary else last["seconds"] if trained else None,
-        "target_tokens": summary.target_tokens if summary else last["target_tokens"] if trained else None,
+        "target_tokens": summary.target_tokens
+        if summary
+        else last["target_tokens"]
+        if trained
+        else None,
         "diverged": is_diverged(folder),
         "metrics": with_values(evaluated.metrics, measured) if evaluated and measured else {},
         "hashes": hashes_of(evaluated.folder) if evaluated else {},
@@ -116,24 +124,35 @@ def finished_run(cell: Cell, work: Work) -> FinishedRun:
 
 
 def with_values(metrics: Mapping[str, Any], measured: Measured) -> dict[str, Any]:
-    """Return a metrics.json with the values of the statistics of the responses, from which differences are computed.
+    """Return a metrics.json with the values of the statistics of the responses, from which
+    differences are computed.
 
     A metric that is undefined according to the statistics is absent.
     """
     measurement = measured.measurement
     names = measurement.statistics().keys() | measurement.items().keys()
     values = {
-        subset: measurement.values_of(examples) for subset, examples in subset_masks(measured).items() if examples.any()
+        subset: measurement.values_of(examples)
+        for subset, examples in subset_masks(measured).items()
+        if examples.any()
     }
     whole = {**_replaced(metrics, names, values.pop("all")), "fingerprint": measured.fingerprint}
     subsets = metrics.get("subsets", {})
-    parts = {subset: _replaced(subsets.get(subset, {}), names, own) for subset, own in values.items()}
+    parts = {
+        subset: _replaced(subsets.get(subset, {}), names, own) for subset, own in values.items()
+    }
     return {**whole, "subsets": {**subsets, **parts}} if parts else whole
 
 
-def _replaced(metrics: Mapping[str, Any], names: Collection[str], values: Mapping[str, float]) -> dict[str, Any]:
-    """Return metrics with other values of some; a metric with a score and a signature keeps the signature."""
-    replaced = {name: value for name, value in metrics.items() if name not in names or name in values}
+def _replaced(
+    metrics: Mapping[str, Any], names: Collection[str], values: Mapping[str, float]
+) -> dict[str, Any]:
+    """Return metrics with other values of some; a metric with a score and a signature keeps the
+    signature.
+    """
+    replaced = {
+        name: value for name, value in metrics.items() if name not in names or name in values
+    }
     for name, value in values.items():
         before = metrics.get(name)
         replaced[name] = {**before, "score": value} if isinstance(before, Mapping) else value
@@ -168,20 +187,32 @@ def finished_system(contender: Contender, runs: list[FinishedRun]) -> System:
         "parameters": count_parameters(run.model),
         "flops_per_target_token": flops_per_target_token(run, sample_of(run, SPLIT)),
     }
-    return System(contender, EvaluatedSystem(recipe, environment, model, measured or test_set_of(recipe)), runs)
+    return System(
+        contender,
+        EvaluatedSystem(recipe, environment, model, measured or test_set_of(recipe)),
+        runs,
+    )
 
 
 def test_set_of(recipe: Recipe) -> dict[str, Any]:
     """Return fingerprint and number of examples of a test set, as evaluations record them."""
     rows = examples_of_recipe(recipe, SPLIT)
-    return {"fingerprint": sha256(b"".join(map(example_bytes, rows))).hexdigest(), "examples": len(rows)}
+    return {
+        "fingerprint": sha256(b"".join(map(example_bytes, rows))).hexdigest(),
+        "examples": len(rows),
+    }
 
 
 def summaries(runs: list[FinishedRun]) -> dict[str, dict[str, Any]]:
-    """Return mean, standard deviation and number of each metric over the evaluated runs, by subset of the test set."""
+    """Return mean, standard deviation and number of each metric over the evaluated runs, by subset
+    of the test set.
+    """
     metrics = [run.entry["metrics"] for run in runs if run.measured is not None]
     parts = {
         "all": metrics,
-        **{subset: [values.get("subsets", {}).get(subset, {}) for values in metrics] for subset in SUBSETS[1:]},
+        **{
+            subset: [values.get("subsets", {}).get(subset, {}) for values in metrics]
+            for subset in SUBSETS[1:]
+        },
     }
     return {subset: summarize(values) if any(values) else {} for subset, values in parts.items()}

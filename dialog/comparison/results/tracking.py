@@ -1,4 +1,6 @@
-"""Log the tables of a comparison to the tracker of its recipes, as a run of its own in the group of its runs."""
+"""Log the tables of a comparison to the tracker of its recipes, as a run of its own in the group of
+its runs.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,22 @@ log = logging.getLogger("dialog")
 
 
 def log_comparison(grid: Grid, results: Mapping[str, Any]) -> None:
-    """Log summary, differences and verdict to the first logger of the recipes; a failure is logged, never raised."""
-    loggers = [contender.composed.recipe.logger for contender in grid.contenders if contender.kind == "recipe"]
+    """Log summary, differences and verdict to the first logger of the recipes; a failure is logged,
+    never raised.
+    """
+    loggers = [
+        contender.composed.recipe.logger
+        for contender in grid.contenders
+        if contender.kind == "recipe"
+    ]
     component = next((logger for logger in loggers if logger.get("name") != "none"), None)
     if component is not None:
         try:
             log_tables(component, grid.folder, results)
         except Exception as error:  # of a tracker
-            log.warning("summary not logged to %s (%s: %s)", component["name"], type(error).__name__, error)
+            log.warning(
+                "summary not logged to %s (%s: %s)", component["name"], type(error).__name__, error
+            )
 
 
 def log_tables(component: Component, folder: Path, results: Mapping[str, Any]) -> None:
@@ -29,7 +39,9 @@ def log_tables(component: Component, folder: Path, results: Mapping[str, Any]) -
     from dialog.training.loggers import MediaLogger, build_tracker, labelled
 
     group = folder.resolve().name
-    logger = build_tracker(labelled(component, run_name=f"{group} summary", group=group, tags=["comparison"]), folder)
+    logger = build_tracker(
+        labelled(component, run_name=f"{group} summary", group=group, tags=["comparison"]), folder
+    )
     if logger is None:
         return
     logger.submit(logger.tracker.log_metrics, means(results), 0)
@@ -60,7 +72,10 @@ def tables(results: Mapping[str, Any]) -> dict[str, tuple[list[str], list[list[s
     return {
         "summary": (["model", "subset", "metric", "mean", "std", "n"], summary),
         "differences": (fields, [texts(entry, *fields) for entry in results["differences"]]),
-        "verdict": (["verdict"], [[text] for text in (*results["warnings"], results["verdict"]) if text]),
+        "verdict": (
+            ["verdict"],
+            [[text] for text in (*results["warnings"], results["verdict"]) if text],
+        ),
     }
 
 

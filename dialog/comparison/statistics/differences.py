@@ -1,4 +1,6 @@
-"""Differences between contenders: one record for each pair, metric and subset, as in results.json."""
+"""Differences between contenders: one record for each pair, metric and subset, as in
+results.json.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,13 @@ from numpy.typing import NDArray
 from dialog.comparison.statistics.measured import Floats, RunMetric
 from dialog.comparison.statistics.multiple import holm, holm_levels
 from dialog.comparison.statistics.power import detectable_difference, seeds_needed
-from dialog.comparison.statistics.subset import Subset, SystemRuns, Tested, UntestableError, is_bootstrapped
+from dialog.comparison.statistics.subset import (
+    Subset,
+    SystemRuns,
+    Tested,
+    UntestableError,
+    is_bootstrapped,
+)
 from dialog.report.formats.metrics import Better
 
 ARCHITECTURES = "t over seeds and dialogues"
@@ -27,8 +35,9 @@ NOT_TESTED = "not tested: "
 class Difference:
     """Entry of "differences" in results.json; `difference` is a's mean over runs minus b's.
 
-    `method` is one of the constants above, or `NOT_TESTED` and a reason; then only the difference may have a value.
-    `decided` means: p after Holm is at most 1 - level, and the interval excludes 0.
+    `method` is one of the constants above, or `NOT_TESTED` and a reason; then only the difference
+    may have a value. `decided` means: p after Holm is at most 1 - level, and the interval excludes
+    0.
     """
 
     metric: str
@@ -78,8 +87,9 @@ def differences(
 ) -> list[Difference]:
     """Test all pairs of contenders in all metrics on all subsets.
 
-    Holm's correction is over the metrics of one pair, and with more than two contenders over the pairs in one metric
-    also: of the two corrected p-values the larger one counts. Subsets are not corrected for.
+    Holm's correction is over the metrics of one pair, and with more than two contenders over the
+    pairs in one metric also: of the two corrected p-values the larger one counts. Subsets are not
+    corrected for.
 
     Args:
         contenders: Systems and their measured runs.
@@ -98,9 +108,11 @@ def differences(
 
 
 def bounded(record: Difference, span: float) -> Difference:
-    """Restrict a record to differences from -span to span, since a metric in [0, span] has no others.
+    """Restrict a record to differences from -span to span, since a metric in [0, span] has no
+    others.
 
-    The coverage of the interval stays the same. A detectable difference above the span becomes None.
+    The coverage of the interval stays the same. A detectable difference above the span becomes
+    None.
     """
     detectable = record.detectable_difference
     return replace(
@@ -118,7 +130,8 @@ def method(runs: tuple[int, int], metric: RunMetric) -> str:
 
 
 def improvement_probability(a: Floats, b: Floats, better: Better) -> float | None:
-    """Return the share of pairs of runs in which a is better than b, ties count half; None without a better direction.
+    """Return the share of pairs of runs in which a is better than b, ties count half; None without
+    a better direction.
 
     Agarwal et al. (2021), NeurIPS. Also None for two single runs.
     """
@@ -130,7 +143,9 @@ def improvement_probability(a: Floats, b: Floats, better: Better) -> float | Non
 
 def _pairs(subset: Subset, name: str, better: Mapping[str, Better]) -> Iterator[Difference]:
     results = {
-        (a, b): subset.test(a, b, [metric for metric in better if any(metric in run for run in runs)])
+        (a, b): subset.test(
+            a, b, [metric for metric in better if any(metric in run for run in runs)]
+        )
         for a, b in combinations(subset.runs, 2)
         for runs in [(*subset.runs[a], *subset.runs[b])]
     }
@@ -138,7 +153,9 @@ def _pairs(subset: Subset, name: str, better: Mapping[str, Better]) -> Iterator[
     for (a, b), metrics in results.items():
         for metric, result in metrics.items():
             if isinstance(result, UntestableError):
-                yield Difference(metric, a, b, name, f"{NOT_TESTED}{result}", _difference(subset, a, b, metric))
+                yield Difference(
+                    metric, a, b, name, f"{NOT_TESTED}{result}", _difference(subset, a, b, metric)
+                )
             else:
                 record = Difference(metric, a, b, name, "")
                 yield _record(subset, record, result, better[metric], *corrected[a, b, metric])
@@ -147,7 +164,8 @@ def _pairs(subset: Subset, name: str, better: Mapping[str, Better]) -> Iterator[
 def _corrected(
     results: Mapping[tuple[str, str], Mapping[str, Tested | UntestableError]], alpha: float
 ) -> dict[tuple[str, str, str], tuple[float, float]]:
-    """Return Holm's p-value and level of each tested pair and metric: the stricter of the families that it belongs to.
+    """Return Holm's p-value and level of each tested pair and metric: the stricter of the families
+    that it belongs to.
 
     A family is one pair in all metrics, or one metric in all pairs.
     """
@@ -192,13 +210,17 @@ def _record(
         improvement_probability=improvement_probability(
             subset.values(record.a, record.metric), subset.values(record.b, record.metric), better
         ),
-        detectable_difference=detectable_difference(estimate.standard_error, estimate.degrees_of_freedom, alpha),
+        detectable_difference=detectable_difference(
+            estimate.standard_error, estimate.degrees_of_freedom, alpha
+        ),
         seeds_needed=seeds,
     )
 
 
 def _difference(subset: Subset, a: str, b: str, metric: str) -> float | None:
-    """Return the difference of means without a test; None if a run has no value, or tokenizers differ."""
+    """Return the difference of means without a test; None if a run has no value, or tokenizers
+    differ.
+    """
     try:
         subset.check_tokenizers(a, b, metric)
         return float(subset.values(a, metric).mean() - subset.values(b, metric).mean())

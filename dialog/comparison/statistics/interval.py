@@ -39,8 +39,10 @@ class Variances:
 
     Args:
         seeds: Variance between the runs of a, and of b; 0 for a single run.
-        noise: Part of the variance of a run's value that is interaction of run and dialogue, of a and of b.
-        dialogues: Variance of the difference over dialogues, for averages over infinitely many runs.
+        noise: Part of the variance of a run's value that is interaction of run and dialogue, of a
+            and of b.
+        dialogues: Variance of the difference over dialogues, for averages over infinitely many
+            runs.
         number: Number of dialogues D.
     """
 
@@ -50,15 +52,18 @@ class Variances:
     number: int
 
     def estimate(self, runs: tuple[int, int]) -> tuple[float, float]:
-        """Return standard error and degrees of freedom of a difference between means over this number of runs.
+        """Return standard error and degrees of freedom of a difference between means over this
+        number of runs.
 
-        The latter are Satterthwaite's: V^2 / sum of V_i^2 / f_i. A sum of components never has fewer than the smallest
-        f_i. V, from which the interaction is subtracted, may have fewer if its estimate is too large by chance; it is
-        then not subtracted, which makes the interval wider.
+        The latter are Satterthwaite's: V^2 / sum of V_i^2 / f_i. A sum of components never has
+        fewer than the smallest f_i. V, from which the interaction is subtracted, may have fewer if
+        its estimate is too large by chance; it is then not subtracted, which makes the interval
+        wider.
         """
         seeds = [variance / n for variance, n in zip(self.seeds, runs, strict=True)]
         interaction = sum(noise / n for noise, n in zip(self.noise, runs, strict=True))
-        parts = [(self.dialogues + interaction, self.number - 1)]  # variances and their degrees of freedom
+        # variances and their degrees of freedom
+        parts = [(self.dialogues + interaction, self.number - 1)]
         parts += [(variance, n - 1) for variance, n in zip(seeds, runs, strict=True) if n > 1]
         squares = sum(variance**2 / freedom for variance, freedom in parts)
         if not squares:
@@ -72,10 +77,10 @@ class Variances:
 def variances(a: Runs, b: Runs) -> Variances:
     """Return the variance components of mean(a) - mean(b).
 
-    The jackknife variance over dialogues of the seed-averaged difference contains the interaction of run and dialogue,
-    and so does the variance between runs. It is estimated by the residuals of the leave-one-out values after run and
-    dialogue means, and taken out of the former: both would count it twice, as variances clustered two ways would
-    (Cameron, Gelbach and Miller 2011).
+    The jackknife variance over dialogues of the seed-averaged difference contains the interaction
+    of run and dialogue, and so does the variance between runs. It is estimated by the residuals of
+    the leave-one-out values after run and dialogue means, and taken out of the former: both would
+    count it twice, as variances clustered two ways would (Cameron, Gelbach and Miller 2011).
     """
     jackknife = jackknife_variance(a.left_out.mean(0) - b.left_out.mean(0))
     noise = (run_noise(a.left_out), run_noise(b.left_out))
@@ -85,7 +90,10 @@ def variances(a: Runs, b: Runs) -> Variances:
 
 
 def jackknife_variance(left_out: Floats) -> float:
-    """Return (D - 1) / D * sum of squared deviations of the leave-one-out values [D]. Efron and Stein (1981)."""
+    """Return (D - 1) / D * sum of squared deviations of the leave-one-out values [D].
+
+    Efron and Stein (1981).
+    """
     return float((len(left_out) - 1) * left_out.var())
 
 
@@ -95,7 +103,9 @@ def seed_variance(values: Floats) -> float:
 
 
 def run_noise(left_out: Floats) -> float:
-    """Return the variance that the interaction of run and dialogue gives the value of one run; 0 for a single run."""
+    """Return the variance that the interaction of run and dialogue gives the value of one run; 0
+    for a single run.
+    """
     runs, dialogues = left_out.shape
     if runs < 2:
         return 0.0

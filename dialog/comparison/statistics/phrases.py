@@ -10,7 +10,16 @@ from dialog.report.formats.numbers import decimals, general, percent
 
 MANY_SEEDS = 100
 """A larger number of seeds is not given exactly."""
-HEADLINE = {"bits_per_byte", "token_accuracy", "answer_accuracy", "hits_1_of_20", "f1", "sacrebleu", "chrf", "rouge_l"}
+HEADLINE = {
+    "bits_per_byte",
+    "token_accuracy",
+    "answer_accuracy",
+    "hits_1_of_20",
+    "f1",
+    "sacrebleu",
+    "chrf",
+    "rouge_l",
+}
 """Metrics that a verdict names, beside those that users add."""
 
 
@@ -33,7 +42,11 @@ def outcome(record: Difference) -> str:
         return "undecided"
     if record.seeds_needed is None:
         return "undecided; more seeds cannot decide, only more dialogues could"
-    return "seeds" if record.seeds_needed <= MANY_SEEDS else f"undecided; more than {MANY_SEEDS} seeds would be needed"
+    return (
+        "seeds"
+        if record.seeds_needed <= MANY_SEEDS
+        else f"undecided; more than {MANY_SEEDS} seeds would be needed"
+    )
 
 
 def diverged_runs(names: Iterable[str], diverged: Mapping[str, tuple[int, int]]) -> Iterator[str]:
@@ -81,5 +94,7 @@ def listed(texts: Sequence[str]) -> str:
 
 
 def separated(texts: Sequence[str]) -> str:
-    """Return "a, b, c"; with semicolons if a text has a comma, like the names of --vary with two keys."""
+    """Return "a, b, c"; with semicolons if a text has a comma, like the names of --vary with two
+    keys.
+    """
     return ("; " if any("," in text for text in texts) else ", ").join(texts)

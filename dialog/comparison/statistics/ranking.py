@@ -1,4 +1,6 @@
-"""Verdict on more than two contenders: their order in the primary metric, and the best in the others."""
+"""Verdict on more than two contenders: their order in the primary metric, and the best in the
+others.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,8 @@ def rankings(
     Args:
         differences: Records of `differences`.
         means: Means by subset.
-        better: Better direction of each metric; the first that has one and is tested is the primary metric.
+        better: Better direction of each metric; the first that has one and is tested is the primary
+            metric.
         diverged: Number of diverged runs and of all runs, by contender.
         files: Contenders that are files of responses.
         level: Level of the intervals.
@@ -56,24 +59,40 @@ def rankings(
         sentences = [*_order(metrics[0], tested, means[subset], level)]
         if subset == "all":
             best = _best_in_others(metrics, tested, means[subset], better)
-            sentences = [*_scope(tested, files), *sentences, *best, *diverged_runs(means[subset], diverged or {})]
+            sentences = [
+                *_scope(tested, files),
+                *sentences,
+                *best,
+                *diverged_runs(means[subset], diverged or {}),
+            ]
         rankings.append({"subset": subset, "text": " ".join(sentences)})
     return rankings
 
 
 def _scope(tested: Sequence[Difference], files: Collection[str]) -> Iterator[str]:
-    """Yield to which systems the verdict applies if contenders have a single run or are files of responses."""
+    """Yield to which systems the verdict applies if contenders have a single run or are files of
+    responses.
+    """
     single = {name for record in tested for name in record.single_runs}
     if single == {name for record in tested for name in (record.a, record.b)}:
-        yield f"One run each: this is about {'systems' if files else 'runs'}, not about architectures."
+        yield (
+            f"One run each: this is about {'systems' if files else 'runs'}, not about"
+            " architectures."
+        )
     elif single:
-        yield "Some contenders have one run: this is about these runs, not about their architectures."
+        yield (
+            "Some contenders have one run: this is about these runs, not about their architectures."
+        )
 
 
 def _order(metric: str, tested: Sequence[Difference], means: Means, level: float) -> Iterator[str]:
-    """Yield the contenders by the primary metric, the lead of the first, and the pairs that are undecided."""
+    """Yield the contenders by the primary metric, the lead of the first, and the pairs that are
+    undecided.
+    """
     ordered = best_first(metric, values_of(metric, means))
-    pairs = {frozenset((record.a, record.b)): record for record in tested if record.metric == metric}
+    pairs = {
+        frozenset((record.a, record.b)): record for record in tested if record.metric == metric
+    }
     display = metric_display(metric)
     values = [f"{name} {display.format(means[name][metric])}" for name in ordered]
     yield f"{display.label}, best first: {separated(values)}."
@@ -88,8 +107,13 @@ def _order(metric: str, tested: Sequence[Difference], means: Means, level: float
     elif len(undecided) > MOST_PAIRS:
         yield f"{len(undecided)} of {len(pairs)} differences are undecided."
     else:
-        names = (listed(sorted((record.a, record.b), key=ordered.index)) + _reason(record) for record in undecided)
-        yield f"Undecided: {'; '.join(names)}." + (" The other pairs are decided." * (len(undecided) < len(pairs)))
+        names = (
+            listed(sorted((record.a, record.b), key=ordered.index)) + _reason(record)
+            for record in undecided
+        )
+        yield f"Undecided: {'; '.join(names)}." + (
+            " The other pairs are decided." * (len(undecided) < len(pairs))
+        )
 
 
 def _reason(record: Difference) -> str:
@@ -104,15 +128,24 @@ def _reason(record: Difference) -> str:
 def _best_in_others(
     metrics: Sequence[str], tested: Sequence[Difference], means: Means, better: Mapping[str, Better]
 ) -> Iterator[str]:
-    """Yield the named metrics after the first by their leaders: contenders whom no other one beats decidedly."""
+    """Yield the named metrics after the first by their leaders: contenders whom no other one beats
+    decidedly.
+    """
     order = best_first(metrics[0], values_of(metrics[0], means))
     names = [*order, *(name for name in means if name not in order)]
     groups: dict[tuple[str, ...], list[str]] = {}
     for metric in metrics[1:]:
         if is_headline(metric):
             decided = [record for record in tested if record.metric == metric and record.decided]
-            beaten = {({record.a, record.b} - {winner_of(record, better)}).pop() for record in decided}
-            compared = {name for record in tested if record.metric == metric for name in (record.a, record.b)}
+            beaten = {
+                ({record.a, record.b} - {winner_of(record, better)}).pop() for record in decided
+            }
+            compared = {
+                name
+                for record in tested
+                if record.metric == metric
+                for name in (record.a, record.b)
+            }
             leaders = tuple(name for name in names if name in compared - beaten)
             if leaders:  # none if each contender is beaten by another
                 groups.setdefault(leaders, []).append(lowered(metric_display(metric).label))
@@ -123,7 +156,10 @@ def _best_in_others(
             others = [name for name in names if name not in best]
             yield f"Undecided in {listed(labels)} between all but {listed(others)}."
         else:
-            yield f"Best in {listed(labels)}: {listed(best)}{', undecided between them' * (len(best) > 1)}."
+            yield (
+                f"Best in {listed(labels)}:"
+                f" {listed(best)}{', undecided between them' * (len(best) > 1)}."
+            )
 
 
 def values_of(metric: str, means: Means) -> dict[str, float]:

@@ -34,12 +34,12 @@ def statistics_section(
 ) -> dict[str, Any]:
     """Return "verdict", "verdicts", "rankings", "differences" and "statistics" of results.json.
 
-    The verdict consists of "verdicts" for two contenders, and of "rankings" for more. A subset that has all dialogues
-    has the differences of all, and no verdict of its own.
+    The verdict consists of "verdicts" for two contenders, and of "rankings" for more. A subset that
+    has all dialogues has the differences of all, and no verdict of its own.
 
     Args:
-        evaluations: Evaluations of the runs of each contender, one for each seed; all of the same examples in the same
-            order.
+        evaluations: Evaluations of the runs of each contender, one for each seed; all of the same
+            examples in the same order.
         diverged: Number of diverged runs and of all runs, by contender.
         files: Contenders that are files of responses.
         resamples: Number of bootstrap resamples and of random swaps for pairs of single runs.
@@ -57,11 +57,19 @@ def statistics_section(
     tested = differences(systems, better, parts, level=LEVEL, resamples=resamples)
     records = [bounded(record, metric_display(record.metric).span) for record in tested]
     pairs = verdicts(records, better, diverged=diverged, files=files, level=LEVEL)
-    means = {subset: means_of(systems, examples) for subset, examples in parts.items() if examples.any()}
-    ranked = rankings(records, means, better, diverged=diverged, files=files, level=LEVEL) if len(systems) > 2 else []
+    means = {
+        subset: means_of(systems, examples) for subset, examples in parts.items() if examples.any()
+    }
+    ranked = (
+        rankings(records, means, better, diverged=diverged, files=files, level=LEVEL)
+        if len(systems) > 2
+        else []
+    )
     records += [replace(record, subset=subset) for subset in whole for record in records]
     lines = [
-        f"{verdict['subset'].capitalize()} subset: {verdict['text']}" if verdict["subset"] != "all" else verdict["text"]
+        f"{verdict['subset'].capitalize()} subset: {verdict['text']}"
+        if verdict["subset"] != "all"
+        else verdict["text"]
         for verdict in ranked or pairs
     ]
     return {
@@ -77,8 +85,12 @@ def statistics_section(
     }
 
 
-def means_of(systems: Sequence[SystemRuns], examples: NDArray[np.bool_]) -> dict[str, dict[str, float]]:
-    """Return the mean of each metric over the runs of each system on some examples, if it is finite in all."""
+def means_of(
+    systems: Sequence[SystemRuns], examples: NDArray[np.bool_]
+) -> dict[str, dict[str, float]]:
+    """Return the mean of each metric over the runs of each system on some examples, if it is finite
+    in all.
+    """
     values = {
         system.name: {
             metric: [run[metric].restrict(examples).value() for run in system.runs]
@@ -88,20 +100,31 @@ def means_of(systems: Sequence[SystemRuns], examples: NDArray[np.bool_]) -> dict
         for system in systems
     }
     return {
-        name: {metric: float(np.mean(runs)) for metric, runs in metrics.items() if np.isfinite(runs).all()}
+        name: {
+            metric: float(np.mean(runs))
+            for metric, runs in metrics.items()
+            if np.isfinite(runs).all()
+        }
         for name, metrics in values.items()
     }
 
 
 def reference_tokens(measured: Measured) -> NDArray[np.float64] | None:
-    """Return the numbers of target tokens and of unknown ones of each reference [N, 2]; None if they are not known."""
+    """Return the numbers of target tokens and of unknown ones of each reference [N, 2]; None if
+    they are not known.
+    """
     if not all("reference_tokens" in row for row in measured.rows):
         return None
-    return np.array([(row["reference_tokens"], row.get("reference_unknown", 0)) for row in measured.rows], np.float64)
+    return np.array(
+        [(row["reference_tokens"], row.get("reference_unknown", 0)) for row in measured.rows],
+        np.float64,
+    )
 
 
 def subset_masks(measured: Measured) -> dict[str, NDArray[np.bool_]]:
-    """Return the examples of each subset [N]: all, and if the training split is known clean and leaked."""
+    """Return the examples of each subset [N]: all, and if the training split is known clean and
+    leaked.
+    """
     masks = {"all": np.ones(len(measured.rows), dtype=np.bool_)}
     if measured.leaked is not None:
         masks |= {"clean": ~measured.leaked, "leaked": measured.leaked}

@@ -16,18 +16,24 @@ from dialog.comparison.statistics.resampling import bootstrap, bootstrap_interva
 LEAST_DIALOGUES = 6
 """With fewer, no randomization test can have p <= 0.05: its smallest p is 2 / 2^D."""
 BOOTSTRAPPED = 20
-"""With fewer dialogues, intervals of a percentile bootstrap cover too rarely; those of a jackknife with t do not."""
+"""With fewer dialogues, intervals of a percentile bootstrap cover too rarely; those of a jackknife
+with t do not.
+"""
 LEAST_FREEDOM = 1.0
-"""Two seeds have one degree of freedom; with no more, the interval is 13 standard errors to each side, or wider."""
+"""Two seeds have one degree of freedom; with no more, the interval is 13 standard errors to each
+side, or wider.
+"""
 PER_TOKEN = {"perplexity_token", "token_accuracy"}
 """Metrics that depend on the tokenizer."""
 
 
 @dataclass(frozen=True)
 class SystemRuns:
-    """A system and the metrics of its runs, one mapping for each seed; all runs have the same examples.
+    """A system and the metrics of its runs, one mapping for each seed; all runs have the same
+    examples.
 
-    `tokens` are the numbers of target tokens and of unknown ones of each reference [N, 2]; None if they are not known.
+    `tokens` are the numbers of target tokens and of unknown ones of each reference [N, 2]; None if
+    they are not known.
     """
 
     name: str
@@ -65,13 +71,16 @@ class Subset:
         resamples: int = 10_000,
     ) -> None:
         self.runs = {
-            contender.name: [{key: run[key].restrict(examples) for key in run} for run in contender.runs]
+            contender.name: [
+                {key: run[key].restrict(examples) for key in run} for run in contender.runs
+            ]
             for contender in contenders
         }
         self.tokens = {contender.name: contender.tokens for contender in contenders}
         metrics = (metric for runs in self.runs.values() for run in runs for metric in run.values())
         self.dialogues = max((metric.dialogues for metric in metrics), default=0)
-        self.level, self.resamples = level, resamples
+        self.level = level
+        self.resamples = resamples
         self._runs: dict[tuple[str, str], Runs] = {}
         self._resampled = self._resample_single_runs()
 
@@ -87,25 +96,36 @@ class Subset:
         values = np.array([run[metric].value() for run in runs])
         undefined = np.flatnonzero(~np.isfinite(values)) + 1
         if len(undefined):
-            raise UntestableError(f"undefined for {name}, run {', '.join(map(str, undefined))} of {len(runs)}")
+            raise UntestableError(
+                f"undefined for {name}, run {', '.join(map(str, undefined))} of {len(runs)}"
+            )
         return values
 
     def check_tokenizers(self, a: str, b: str, metric: str) -> None:
-        """Raise UntestableError for a metric per token if two systems differ in a reference's number of tokens."""
-        one, other = self.tokens[a], self.tokens[b]
+        """Raise UntestableError for a metric per token if two systems differ in a reference's
+        number of tokens.
+        """
+        one = self.tokens[a]
+        other = self.tokens[b]
         if metric in PER_TOKEN and one is not None and other is not None and (one != other).any():
             raise UntestableError("the tokenizers differ, and this depends on the tokenizer")
 
     def test(self, a: str, b: str, metrics: Sequence[str]) -> dict[str, Tested | UntestableError]:
-        """Test the difference between two contenders in each metric, if there are enough dialogues."""
+        """Test the difference between two contenders in each metric, if there are enough
+        dialogues.
+        """
         if self.dialogues < LEAST_DIALOGUES:
-            return dict.fromkeys(metrics, UntestableError(f"fewer than {LEAST_DIALOGUES} dialogues"))
+            return dict.fromkeys(
+                metrics, UntestableError(f"fewer than {LEAST_DIALOGUES} dialogues")
+            )
         single = len(self.runs[a]) == len(self.runs[b]) == 1
         results: dict[str, Tested | UntestableError] = {}
         for metric in metrics:
             try:
                 self.check_tokenizers(a, b, metric)
-                results[metric] = self._two_runs(a, b, metric) if single else self._architectures(a, b, metric)
+                results[metric] = (
+                    self._two_runs(a, b, metric) if single else self._architectures(a, b, metric)
+                )
             except UntestableError as reason:
                 results[metric] = reason
         return self._randomize(a, b, results) if single else results
@@ -132,10 +152,13 @@ class Subset:
         self, a: str, b: str, results: dict[str, Tested | UntestableError]
     ) -> dict[str, Tested | UntestableError]:
         """Fill in the p-values of two single runs."""
-        tested = {metric: result for metric, result in results.items() if isinstance(result, Tested)}
+        tested = {
+            metric: result for metric, result in results.items() if isinstance(result, Tested)
+        }
         if not tested:
             return results
-        (run_a,), (run_b,) = self.runs[a], self.runs[b]
+        (run_a,) = self.runs[a]
+        (run_b,) = self.runs[b]
         p_values = randomization([(run_a[key], run_b[key]) for key in tested], self.resamples)
         filled = {
             metric: Tested(result.estimate._replace(p=float(p)), None)
@@ -154,7 +177,9 @@ class Subset:
         return self._runs[name, metric]
 
     def _resample_single_runs(self) -> dict[tuple[str, str], Floats]:
-        """Return the resampled values [R] of metrics of sums of contenders with one run, if there are several."""
+        """Return the resampled values [R] of metrics of sums of contenders with one run, if there
+        are several.
+        """
         single = [(name, runs[0]) for name, runs in self.runs.items() if len(runs) == 1]
         sums = {
             (name, metric): values
@@ -168,5 +193,7 @@ class Subset:
 
 
 def is_bootstrapped(metric: RunMetric) -> TypeGuard[Sums]:
-    """Return whether the interval of two single runs is that of a bootstrap, for sums over enough dialogues."""
+    """Return whether the interval of two single runs is that of a bootstrap, for sums over enough
+    dialogues.
+    """
     return isinstance(metric, Sums) and metric.dialogues >= BOOTSTRAPPED

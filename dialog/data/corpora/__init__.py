@@ -1,6 +1,6 @@
 """Corpus readers, one file per format, and the table that names them.
 
-Read first: `contract.py`, then `jsonl.py`.
+Read first: `corpus.py`, then `jsonl.py`.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from dialog.config.components import Family
 from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 from dialog.data.corpora.builtin.synthetic_tasks import SyntheticTasks
-from dialog.data.corpora.contract import Corpus
 from dialog.data.corpora.convokit import ConvoKit
 from dialog.data.corpora.cornell import Cornell
+from dialog.data.corpora.corpus import Corpus
 from dialog.data.corpora.crosswoz import CrossWOZ
 from dialog.data.corpora.csv import Csv
 from dialog.data.corpora.dailydialog import DailyDialog

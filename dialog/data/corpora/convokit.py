@@ -20,7 +20,13 @@ from dialog.errors import UserError
 
 UTTERANCES = "utterances.jsonl"
 CONVERSATIONS = "conversations.json"
-FIELDS = {"id": "id", "text": "text", "speaker": "user", "conversation_id": "root", "reply-to": "reply_to"}
+FIELDS = {
+    "id": "id",
+    "text": "text",
+    "speaker": "user",
+    "conversation_id": "root",
+    "reply-to": "reply_to",
+}
 """The fields of an utterance, and their names in older releases."""
 
 
@@ -28,25 +34,31 @@ class ConvoKit:
     """Read a ConvoKit folder: `utterances.jsonl` and `conversations.json`, no other file.
 
     The utterances of a conversation are a dialogue with the conversation's id; its meta comes from
-    `conversations.json`. Utterances that form a tree of replies give the longest chain of replies as turns: all chains
-    together would repeat the turns that they share. Of several longest chains, the one whose end comes first in the
-    file is read. A warning in the meta counts the utterances left out and the dangling replies, which point to
-    themselves or outside the conversation; a dangling reply starts a chain. If no utterance replies to another, the
-    turns are in file order. Replies in a circle and conversations with a malformed utterance are malformed.
+    `conversations.json`. Utterances that form a tree of replies give the longest chain of replies
+    as turns: all chains together would repeat the turns that they share. Of several longest chains,
+    the one whose end comes first in the file is read. A warning in the meta counts the utterances
+    left out and the dangling replies, which point to themselves or outside the conversation; a
+    dangling reply starts a chain. If no utterance replies to another, the turns are in file order.
+    Replies in a circle and conversations with a malformed utterance are malformed.
 
     The format has no splits: `parsing.splits.split_by_hash` divides the dialogues.
 
     Args:
         path: The folder.
-        group: Key of a conversation's meta; conversations with one value are in one split (`movie_idx` for films).
+        group: Key of a conversation's meta; conversations with one value are in one split
+            (`movie_idx` for films).
     """
 
     def __init__(self, path: Path | None, *, group: str | None = None) -> None:
-        self.path = require_path(path, "convokit", f"a ConvoKit folder ({UTTERANCES}, {CONVERSATIONS})")
+        self.path = require_path(
+            path, "convokit", f"a ConvoKit folder ({UTTERANCES}, {CONVERSATIONS})"
+        )
         self.group = group
 
     def dialogues(self, split: str) -> Iterator[Entry]:
-        """Yield the conversations of a split, each after its last utterance; unfinished ones are kept in memory."""
+        """Yield the conversations of a split, each after its last utterance; unfinished ones are
+        kept in memory.
+        """
         return split_by_hash(self._entries(*self._files()), split)
 
     def fingerprint(self) -> dict[str, str]:
@@ -54,7 +66,10 @@ class ConvoKit:
         return digests(self.path, self._files())
 
     def _files(self) -> list[Path]:
-        return [find_file(self.path, name, "a ConvoKit folder should hold it") for name in (UTTERANCES, CONVERSATIONS)]
+        return [
+            find_file(self.path, name, "a ConvoKit folder should hold it")
+            for name in (UTTERANCES, CONVERSATIONS)
+        ]
 
     def _entries(self, utterances: Path, conversations: Path) -> Iterator[Entry]:
         meta = {id: json.dumps(_checked(fields)) for id, fields in json_members(conversations)}
@@ -68,9 +83,13 @@ class ConvoKit:
             unfinished[entry.conversation].append(entry)
             if len(unfinished[entry.conversation]) == sizes[entry.conversation]:
                 conversation = unfinished.pop(entry.conversation)
-                yield from records([(conversation[0].place, conversation)], partial(self._dialogue, meta))
+                yield from records(
+                    [(conversation[0].place, conversation)], partial(self._dialogue, meta)
+                )
 
-    def _dialogue(self, metas: Mapping[str, str], conversation: list[Utterance], place: str) -> Dialogue:
+    def _dialogue(
+        self, metas: Mapping[str, str], conversation: list[Utterance], place: str
+    ) -> Dialogue:
         for utterance in conversation:
             if utterance.error:
                 raise UserError(utterance.error)
@@ -82,15 +101,20 @@ class ConvoKit:
         chain, dangling = longest_chain(conversation, place)
         if dangling or len(chain) < len(conversation):
             meta[WARNING] = (
-                f"{place}: {len(conversation) - len(chain)} of {len(conversation)} utterances are not in the longest "
-                f"chain of replies and are left out; {dangling} reply to themselves or outside the conversation"
+                f"{place}: {len(conversation) - len(chain)} of {len(conversation)} utterances are"
+                f" not in the longest chain of replies and are left out; {dangling} reply to"
+                " themselves or outside the conversation"
             )
-        return Dialogue(id, tuple(Turn(entry.speaker, entry.text) for entry in chain), meta, place=place)
+        return Dialogue(
+            id, tuple(Turn(entry.speaker, entry.text) for entry in chain), meta, place=place
+        )
 
 
 def _utterance(line: str, place: str) -> Utterance:
     fields = parse_json(line, place)
-    values: dict[str, Json] = {name: fields.get(name, fields.get(older)) for name, older in FIELDS.items()}
+    values: dict[str, Json] = {
+        name: fields.get(name, fields.get(older)) for name, older in FIELDS.items()
+    }
     conversation = values["conversation_id"]
     for name, value in values.items():
         if not isinstance(value, str) and (name, value) != ("reply-to", None):

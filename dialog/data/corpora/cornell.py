@@ -18,7 +18,9 @@ LINES = "movie_lines.txt"
 CONVERSATIONS = "movie_conversations.txt"
 SEPARATOR = "+++$+++"
 ENCODINGS = ("utf-8", "cp1252", "iso-8859-1")
-"""Tried in order: some copies are UTF-8; the published one is ISO-8859-1 with characters of Windows-1252."""
+"""Tried in order: some copies are UTF-8; the published one is ISO-8859-1 with characters of
+Windows-1252.
+"""
 
 Lines = Mapping[str, tuple[str, bytes | None]]
 """Maps a line's id to (file:line, raw line), with None if another line has the same id."""
@@ -27,25 +29,32 @@ Lines = Mapping[str, tuple[str, bytes | None]]
 class Cornell:
     """Read Cornell Movie-Dialogs as published: `movie_lines.txt` and `movie_conversations.txt`.
 
-    ` +++$+++ ` separates fields. A conversation of two characters is a dialogue with the id of its first line (`L194`);
-    the speakers are the characters' ids (`u0`), and `meta["names"]` lists the character's name of each turn. An empty
-    line is a turn without text. Lines are read as UTF-8, Windows-1252 or ISO-8859-1, whichever decodes first.
+    ` +++$+++ ` separates fields. A conversation of two characters is a dialogue with the id of its
+    first line (`L194`); the speakers are the characters' ids (`u0`), and `meta["names"]` lists the
+    character's name of each turn. An empty line is a turn without text. Lines are read as UTF-8,
+    Windows-1252 or ISO-8859-1, whichever decodes first.
 
-    The corpus has no official split: `parsing.splits.split_by_hash` divides the dialogues, and `meta["author"]`, the
-    movie (`m0`), keeps a movie in one split.
+    The corpus has no official split: `parsing.splits.split_by_hash` divides the dialogues, and
+    `meta["author"]`, the movie (`m0`), keeps a movie in one split.
 
     Args:
         path: The unpacked archive.
     """
 
     def __init__(self, path: Path | None) -> None:
-        self.path = require_path(path, "cornell", f"the unpacked archive ({LINES} and {CONVERSATIONS})")
+        self.path = require_path(
+            path, "cornell", f"the unpacked archive ({LINES} and {CONVERSATIONS})"
+        )
 
     def dialogues(self, split: str) -> Iterator[Entry]:
-        """Yield the conversations of a split in the order of their file; all lines are kept in memory."""
+        """Yield the conversations of a split in the order of their file; all lines are kept in
+        memory.
+        """
         line_file, conversation_file = self._files()
         lines = _lines(line_file)
-        conversations = records(byte_lines(conversation_file), lambda raw, place: _dialogue(raw, place, lines))
+        conversations = records(
+            byte_lines(conversation_file), lambda raw, place: _dialogue(raw, place, lines)
+        )
         return split_by_hash(conversations, split)
 
     def fingerprint(self) -> dict[str, str]:
@@ -76,7 +85,12 @@ def _dialogue(raw: bytes, place: str, lines: Lines) -> Dialogue:
         raise UserError(f"{place}: {LINES} has no line {missing[0]}; download it again")
     spoken = [_fields(line, where, 5) for where, line in map(lines.__getitem__, ids)]
     turns = tuple(Turn(character, text) for _, character, _, _, text in spoken)
-    return Dialogue(ids[0], turns, {"author": movie, "names": [name for _, _, _, name, _ in spoken]}, place=place)
+    return Dialogue(
+        ids[0],
+        turns,
+        {"author": movie, "names": [name for _, _, _, name, _ in spoken]},
+        place=place,
+    )
 
 
 def _fields(raw: bytes | None, place: str, count: int) -> list[str]:
@@ -84,7 +98,10 @@ def _fields(raw: bytes | None, place: str, count: int) -> list[str]:
         raise UserError(f"{place}: an earlier line has the same id and other content; remove one")
     fields = [field.strip(" ") for field in _text(raw, place).split(SEPARATOR)]
     if len(fields) != count:
-        raise UserError(f"{place}: {len(fields)} fields separated by {SEPARATOR}, not {count}; download the file again")
+        raise UserError(
+            f"{place}: {len(fields)} fields separated by {SEPARATOR}, not {count}; download the"
+            " file again"
+        )
     return fields
 
 

@@ -1,4 +1,6 @@
-"""CrossWOZ (Zhu et al. 2020, https://arxiv.org/abs/2002.11893): Chinese dialogues about a day in Beijing."""
+"""CrossWOZ (Zhu et al. 2020, https://arxiv.org/abs/2002.11893): Chinese dialogues about a day in
+Beijing.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,16 @@ from dialog.data.reading.json_text import Json
 
 
 class CrossWOZ:
-    """Read CrossWOZ: `train.json`, `val.json` and `test.json`, each an object from dialogue ids to `messages`.
+    """Read CrossWOZ: `train.json`, `val.json` and `test.json`, each an object from dialogue ids to
+    `messages`.
 
-    Speakers are "usr" and "sys". Ids are the corpus's own. `meta["type"]` is the dialogue's type, `meta["acts"]` lists
-    the dialogue acts of each turn.
+    Speakers are "usr" and "sys". Ids are the corpus's own. `meta["type"]` is the dialogue's type,
+    `meta["acts"]` lists the dialogue acts of each turn.
 
-    A file that is set for several splits is divided by `parsing.splits.split_by_hash`: a tenth each to validation and
-    test, if they use it, and the rest to the first split that does. So `train: val` trains on nine tenths of `val.json`
-    and validates on the remaining tenth; no dialogue is in two splits.
+    A file that is set for several splits is divided by `parsing.splits.split_by_hash`: a tenth each
+    to validation and test, if they use it, and the rest to the first split that does. So
+    `train: val` trains on nine tenths of `val.json` and validates on the remaining tenth; no
+    dialogue is in two splits.
 
     Args:
         path: The folder of the unpacked files.
@@ -30,8 +34,17 @@ class CrossWOZ:
         test: File for the test, without .json.
     """
 
-    def __init__(self, path: Path | None, *, train: str = "train", validation: str = "val", test: str = "test") -> None:
-        self.path = require_path(path, "crosswoz", "the unpacked files (train.json, val.json, test.json)")
+    def __init__(
+        self,
+        path: Path | None,
+        *,
+        train: str = "train",
+        validation: str = "val",
+        test: str = "test",
+    ) -> None:
+        self.path = require_path(
+            path, "crosswoz", "the unpacked files (train.json, val.json, test.json)"
+        )
         self.names = dict(zip(SPLITS, (train, validation, test), strict=True))
 
     def dialogues(self, split: str) -> Iterator[Entry]:
@@ -48,7 +61,9 @@ class CrossWOZ:
 
     def _file(self, split: str) -> Path:
         name = f"{self.names[split]}.json"
-        return find_file(self.path, name, f"unpack {name}.zip, or set data.corpus.{split} to another file")
+        return find_file(
+            self.path, name, f"unpack {name}.zip, or set data.corpus.{split} to another file"
+        )
 
 
 def _dialogue(key: str, fields: Json, place: str) -> Dialogue:

@@ -14,19 +14,22 @@ from dialog.errors import UserError
 
 NO_ID = ""
 MOST_HELD = 1000
-"""Consecutive rows without an id that are held in memory until the next id; more are records of their own."""
+"""Consecutive rows without an id that are held in memory until the next id; more are records of
+their own.
+"""
 
 
 class Csv:
     """Read tables: `train.csv`, `validation.csv` and `test.csv` (or `.tsv`), or one file.
 
-    The first row names the columns, in any case. By default a row is a turn, and consecutive rows with one dialogue id
-    are a dialogue; an id that occurs again later is malformed. A row without an id makes the dialogue of the rows
-    around it malformed; between two dialogues, it is a malformed record of its own. With `context` and `response`, a
-    row is a dialogue of two turns with the id `<split>-<line number>`. Quoted cells may hold line ends. Blank rows are
-    skipped. A row that cannot be read makes a dialogue malformed: the one whose id its first line seems to hold, else
-    the one before; see `parsing.tables.table` for wrong quotes. One file is divided by `parsing.splits.split_by_hash`.
-    Files may be compressed (.gz, .xz, .zst).
+    The first row names the columns, in any case. By default a row is a turn, and consecutive rows
+    with one dialogue id are a dialogue; an id that occurs again later is malformed. A row without
+    an id makes the dialogue of the rows around it malformed; between two dialogues, it is a
+    malformed record of its own. With `context` and `response`, a row is a dialogue of two turns
+    with the id `<split>-<line number>`. Quoted cells may hold line ends. Blank rows are skipped. A
+    row that cannot be read makes a dialogue malformed: the one whose id its first line seems to
+    hold, else the one before; see `parsing.tables.table` for wrong quotes. One file is divided by
+    `parsing.splits.split_by_hash`. Files may be compressed (.gz, .xz, .zst).
 
     Args:
         path: The folder or the file.
@@ -35,11 +38,11 @@ class Csv:
         text: Column of the turn's text.
         context: Column of the first turn, if a row is a pair.
         response: Column of the second turn.
-        delimiter: Separator of cells; null is a tab for `.tsv` files, else the first of comma, semicolon and tab with
-            which the first row names the columns.
+        delimiter: Separator of cells; null is a tab for `.tsv` files, else the first of comma,
+            semicolon and tab with which the first row names the columns.
         quotes: Read quoted cells; false treats quotes as text.
-        encoding: Encoding of the files; `utf-8:replace` reads bytes that are not UTF-8 as U+FFFD. A file that starts
-            with the byte order mark of UTF-16, as Excel writes, is read as UTF-16.
+        encoding: Encoding of the files; `utf-8:replace` reads bytes that are not UTF-8 as U+FFFD. A
+            file that starts with the byte order mark of UTF-16, as Excel writes, is read as UTF-16.
     """
 
     def __init__(
@@ -55,15 +58,25 @@ class Csv:
         quotes: bool = True,
         encoding: str = "utf-8",
     ) -> None:
-        path = require_path(path, "csv", "a folder with train.csv, validation.csv and test.csv, or a file")
-        self.files = SplitFiles(path, (".csv", ".tsv"), "it should hold dialogues, with column names in its first row")
+        path = require_path(
+            path, "csv", "a folder with train.csv, validation.csv and test.csv, or a file"
+        )
+        self.files = SplitFiles(
+            path, (".csv", ".tsv"), "it should hold dialogues, with column names in its first row"
+        )
         if (context is None) != (response is None):
-            raise UserError("corpus csv: only one of context and response is set; set both or neither")
+            raise UserError(
+                "corpus csv: only one of context and response is set; set both or neither"
+            )
         if delimiter is not None and len(delimiter) != 1:
             raise UserError(f"corpus csv: delimiter is {delimiter!r}; give one character")
-        self.dialogue, self.speaker, self.text = dialogue, speaker, text
+        self.dialogue = dialogue
+        self.speaker = speaker
+        self.text = text
         self.pair = (context, response) if context and response else ()
-        self.delimiter, self.quotes, self.encoding = delimiter, quotes, encoding
+        self.delimiter = delimiter
+        self.quotes = quotes
+        self.encoding = encoding
 
     def dialogues(self, split: str) -> Iterator[Entry]:
         """Yield the dialogues of a split in the order of its file."""
@@ -72,15 +85,22 @@ class Csv:
         def parse(block: Block[Row], place: str) -> Dialogue:
             rows = [cells(row) for _, row in block]
             if self.pair:
-                turns = tuple(Turn(speaker, rows[0][column]) for speaker, column in zip("AB", self.pair, strict=True))
+                turns = tuple(
+                    Turn(speaker, rows[0][column])
+                    for speaker, column in zip("AB", self.pair, strict=True)
+                )
                 return Dialogue(f"{split}-{line_number(place)}", turns, place=place)
             id = rows[0][self.dialogue]
             if id in seen:
-                raise UserError(f"{place}: dialogue {id!r} has earlier rows; make its rows consecutive")
+                raise UserError(
+                    f"{place}: dialogue {id!r} has earlier rows; make its rows consecutive"
+                )
             seen.add(id)
             return Dialogue(id, tuple(map(self._turn, range(len(block)), block)), place=place)
 
-        return self.files.entries(split, lambda file: block_records(self._rows(file), self._begins, parse))
+        return self.files.entries(
+            split, lambda file: block_records(self._rows(file), self._begins, parse)
+        )
 
     def fingerprint(self) -> dict[str, str]:
         """Map the file or the three files to their SHA-256."""
@@ -90,7 +110,9 @@ class Csv:
         place, row = item
         speaker = "AB"[index % 2] if self.speaker is None else cells(row)[self.speaker]
         if not speaker:
-            raise UserError(f"{place}: no {self.speaker!r}; add a speaker, or set data.corpus.speaker=null")
+            raise UserError(
+                f"{place}: no {self.speaker!r}; add a speaker, or set data.corpus.speaker=null"
+            )
         return Turn(speaker, cells(row)[self.text])
 
     def _begins(self, block: Block[Row], row: Row) -> bool:
@@ -103,7 +125,9 @@ class Csv:
         return next((id for id in ids if id is not None), next_id) != next_id
 
     def _id(self, row: Row) -> str | None:
-        """Return the dialogue id; of an unreadable row, the one in its first line if that has more than one cell."""
+        """Return the dialogue id; of an unreadable row, the one in its first line if that has more
+        than one cell.
+        """
         if isinstance(row, RowError):
             id = row.cells.get(self.dialogue) if len(row.cells) > 1 else None
         else:
@@ -111,7 +135,9 @@ class Csv:
         return NO_ID if id is not None and not id.strip() else id
 
     def _with_ids(self, rows: Iterable[tuple[str, Row]]) -> Iterator[tuple[str, Row]]:
-        """Replace each row without an id by an error, with the id of the rows before and after it if they agree."""
+        """Replace each row without an id by an error, with the id of the rows before and after it
+        if they agree.
+        """
         previous: str | None = None
         held: Block[Row] = []
         for place, row in rows:
@@ -126,7 +152,9 @@ class Csv:
         yield from ((where, self._error(where, before, NO_ID)) for where, before in held)
 
     def _error(self, place: str, row: Row, around: str) -> Row:
-        """Return the error of a row without an id, of the dialogue `around` it; return any other row unchanged."""
+        """Return the error of a row without an id, of the dialogue `around` it; return any other
+        row unchanged.
+        """
         if self._id(row) != NO_ID:
             return row
         if isinstance(row, RowError):
@@ -136,6 +164,10 @@ class Csv:
 
     def _rows(self, path: Path) -> Iterator[tuple[str, Row]]:
         delimiter = self.delimiter or ("\t" if ".tsv" in path.suffixes else None)
-        columns = self.pair or (self.dialogue, *([self.speaker] if self.speaker is not None else []), self.text)
+        columns = self.pair or (
+            self.dialogue,
+            *([self.speaker] if self.speaker is not None else []),
+            self.text,
+        )
         rows = table(path, columns, delimiter=delimiter, quotes=self.quotes, encoding=self.encoding)
         return rows if self.pair else self._with_ids(rows)

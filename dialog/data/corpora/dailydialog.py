@@ -18,7 +18,9 @@ END = "__eou__"
 LABELS = {"acts": "act", "emotions": "emotion"}
 NAMES = {
     "acts": dict(enumerate(("inform", "question", "directive", "commissive"), start=1)),
-    "emotions": dict(enumerate(("none", "anger", "disgust", "fear", "happiness", "sadness", "surprise"))),
+    "emotions": dict(
+        enumerate(("none", "anger", "disgust", "fear", "happiness", "sadness", "surprise"))
+    ),
 }
 """Names of the numbers in the label files."""
 SPLIT_TURN = "train-7852"
@@ -31,25 +33,30 @@ PUNCTUATION = str.maketrans(
 class DailyDialog:
     """Read DailyDialog's official archive.
 
-    `<split>/dialogues_<split>.txt` holds a dialogue a line, with ` __eou__` after every turn. Speakers "A" and "B"
-    alternate. Ids are `<split>-<line number>`. The files of acts and emotions, if present, give `meta["acts"]` and
-    `meta["emotions"]`, one name a turn (`NAMES`); a line whose numbers of labels and turns differ, such as one in the
-    published train, is read without labels and with a warning. A blank line is a dialogue without turns, and two marks
-    in a row enclose a turn without text, so that filters can count them.
+    `<split>/dialogues_<split>.txt` holds a dialogue a line, with ` __eou__` after every turn.
+    Speakers "A" and "B" alternate. Ids are `<split>-<line number>`. The files of acts and emotions,
+    if present, give `meta["acts"]` and `meta["emotions"]`, one name a turn (`NAMES`); a line whose
+    numbers of labels and turns differ, such as one in the published train, is read without labels
+    and with a warning. A blank line is a dialogue without turns, and two marks in a row enclose a
+    turn without text, so that filters can count them.
 
     Args:
         path: The unpacked archive.
-        cleaned: Normalise the text as ParlAI does, for the data of Sankar et al. 2019: ASCII punctuation, full stops
-            set apart, and the one turn of train that the archive splits in two joined.
+        cleaned: Normalise the text as ParlAI does, for the data of Sankar et al. 2019: ASCII
+            punctuation, full stops set apart, and the one turn of train that the archive splits in
+            two joined.
     """
 
     def __init__(self, path: Path | None, *, cleaned: bool = False) -> None:
-        self.path = require_path(path, "dailydialog", "the unpacked archive (train/dialogues_train.txt, ...)")
+        self.path = require_path(
+            path, "dailydialog", "the unpacked archive (train/dialogues_train.txt, ...)"
+        )
         self.cleaned = cleaned
 
     def dialogues(self, split: str) -> Iterator[Entry]:
         """Yield the dialogues of a split in the order of its file."""
-        text, labels = self._text_file(split), self._label_files(split)
+        text = self._text_file(split)
+        labels = self._label_files(split)
         rows = chain(zip_longest(*map(raw_lines, labels.values())), repeat((None,) * len(labels)))
         lines = zip(byte_lines(text), rows, strict=False)
         items = ((place, (raw, dict(zip(labels, row, strict=True)))) for (place, raw), row in lines)
@@ -67,9 +74,15 @@ class DailyDialog:
     def _label_files(self, split: str) -> dict[str, Path]:
         """Map the keys of `meta` to the label files that exist."""
         files = {key: [f"dialogues_{kind}_{split}.txt"] for key, kind in LABELS.items()}
-        return {key: file for key, names in files.items() for file in all_or_none(self.path / split, names)}
+        return {
+            key: file
+            for key, names in files.items()
+            for file in all_or_none(self.path / split, names)
+        }
 
-    def _dialogue(self, raw: bytes, labels: dict[str, bytes | None], split: str, place: str) -> Dialogue:
+    def _dialogue(
+        self, raw: bytes, labels: dict[str, bytes | None], split: str, place: str
+    ) -> Dialogue:
         id = f"{split}-{line_number(place)}"
         *texts, rest = (piece.strip(" ") for piece in decode_line(raw, place).split(END))
         if rest:
@@ -83,8 +96,12 @@ class DailyDialog:
             key: [NAMES[key].get(number, str(number)) for number in map(int, (line or b"").split())]
             for key, line in labels.items()
         }
-        differing = [f"{len(values)} {key}" for key, values in meta.items() if len(values) != len(turns)]
-        warning = {WARNING: f"{place}: {len(turns)} turns but {', '.join(differing)}; read without them"}
+        differing = [
+            f"{len(values)} {key}" for key, values in meta.items() if len(values) != len(turns)
+        ]
+        warning = {
+            WARNING: f"{place}: {len(turns)} turns but {', '.join(differing)}; read without them"
+        }
         return Dialogue(id, turns, warning if differing else meta, place=place)
 
 

@@ -1,4 +1,6 @@
-"""EmpatheticDialogues (Rashkin et al. 2019, https://arxiv.org/abs/1811.00207): talk about emotional situations."""
+"""EmpatheticDialogues (Rashkin et al. 2019, https://arxiv.org/abs/1811.00207): talk about emotional
+situations.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,14 @@ FIELDS = (8, 9)
 
 
 class Empathetic:
-    """Read the official archive of EmpatheticDialogues: `train.csv`, `valid.csv` and `test.csv`, an utterance a line.
+    """Read the official archive of EmpatheticDialogues: `train.csv`, `valid.csv` and `test.csv`, an
+    utterance a line.
 
-    The format is not standard CSV: every comma ends a field (a comma of the text is written `_comma_`), and quotes are
-    text. White space around a text is removed. The lines of a conversation are consecutive and numbered from 1;
-    "speaker", who describes the situation, and "listener" alternate. Ids are the corpus's own. `meta["emotion"]` is the
-    emotion and `meta["prompt"]` the description of the situation.
+    The format is not standard CSV: every comma ends a field (a comma of the text is written
+    `_comma_`), and quotes are text. White space around a text is removed. The lines of a
+    conversation are consecutive and numbered from 1; "speaker", who describes the situation, and
+    "listener" alternate. Ids are the corpus's own. `meta["emotion"]` is the emotion and
+    `meta["prompt"]` the description of the situation.
 
     Args:
         path: The unpacked archive.
@@ -33,13 +37,17 @@ class Empathetic:
     """
 
     def __init__(self, path: Path | None, *, prompt: bool = False) -> None:
-        self.path = require_path(path, "empathetic", "the unpacked archive (train.csv, valid.csv, test.csv)")
+        self.path = require_path(
+            path, "empathetic", "the unpacked archive (train.csv, valid.csv, test.csv)"
+        )
         self.prompt = prompt
 
     def dialogues(self, split: str) -> Iterator[Entry]:
         """Yield the dialogues of a split in the order of its file."""
         lines = (line for line in byte_lines(self._file(split)) if not line[1].startswith(HEADER))
-        conversations = (list(group) for _, group in groupby(lines, key=lambda line: line[1].partition(b",")[0]))
+        conversations = (
+            list(group) for _, group in groupby(lines, key=lambda line: line[1].partition(b",")[0])
+        )
         return records(((lines[0][0], lines) for lines in conversations), self._dialogue)
 
     def fingerprint(self) -> dict[str, str]:
@@ -47,12 +55,18 @@ class Empathetic:
         return {"prompt": str(self.prompt), **digests(self.path, map(self._file, SPLITS))}
 
     def _file(self, split: str) -> Path:
-        return find_file(self.path, f"{NAMES[split]}.csv", "the unpacked archive should hold it; set data.path=DIR")
+        return find_file(
+            self.path,
+            f"{NAMES[split]}.csv",
+            "the unpacked archive should hold it; set data.path=DIR",
+        )
 
     def _dialogue(self, lines: list[tuple[str, bytes]], place: str) -> Dialogue:
         rows = [_fields(raw, where, number) for number, (where, raw) in enumerate(lines, start=1)]
         id, _, emotion, situation, *_ = rows[0]
-        turns = tuple(Turn(("speaker", "listener")[index % 2], row[5]) for index, row in enumerate(rows))
+        turns = tuple(
+            Turn(("speaker", "listener")[index % 2], row[5]) for index, row in enumerate(rows)
+        )
         facts = (Turn("speaker", situation),) if self.prompt else ()
         return Dialogue(id, turns, {"emotion": emotion, "prompt": situation}, facts, place)
 
@@ -61,7 +75,12 @@ def _fields(raw: bytes, place: str, number: int) -> list[str]:
     """Return the fields of a conversation's line `number`."""
     fields = [field.replace("_comma_", ",").strip() for field in decode_line(raw, place).split(",")]
     if len(fields) not in FIELDS:
-        raise UserError(f"{place}: {len(fields)} fields, not 8 or 9; write a comma of the text as _comma_")
+        raise UserError(
+            f"{place}: {len(fields)} fields, not 8 or 9; write a comma of the text as _comma_"
+        )
     if fields[1] != str(number):
-        raise UserError(f"{place}: utterance {fields[1]} of its conversation, not {number}; correct or remove it")
+        raise UserError(
+            f"{place}: utterance {fields[1]} of its conversation, not {number}; correct or"
+            " remove it"
+        )
     return fields

@@ -24,16 +24,19 @@ TEXTS = ("content", "text", "value")
 class HuggingFace:
     """Read Parquet files, or with `dataset` a data set of the Hugging Face Hub.
 
-    A row is a dialogue. Its column `turns` lists texts (speakers "A" and "B" alternate) or messages with a `role`,
-    `speaker` or `from` and a `content`, `text` or `value`. System and developer messages before the first turn become
-    facts known to both. Later ones, tool messages and tool calls are malformed. With `context` and `response`, these
-    two columns are the two turns. Ids are `<split>-<row number>` unless `id` names a column.
+    A row is a dialogue. Its column `turns` lists texts (speakers "A" and "B" alternate) or messages
+    with a `role`, `speaker` or `from` and a `content`, `text` or `value`. System and developer
+    messages before the first turn become facts known to both. Later ones, tool messages and tool
+    calls are malformed. With `context` and `response`, these two columns are the two turns. Ids are
+    `<split>-<row number>` unless `id` names a column.
 
-    A single file, or a data set with one name for all splits, is divided by `parsing.splits.split_by_hash`. A data set
-    is streamed, runs no code and is pinned to a commit, so that it cannot change. Needs the extra `hf`.
+    A single file, or a data set with one name for all splits, is divided by
+    `parsing.splits.split_by_hash`. A data set is streamed, runs no code and is pinned to a commit,
+    so that it cannot change. Needs the extra `hf`.
 
     Args:
-        path: Folder (`train.parquet`, `train-00000-of-00002.parquet`, `data/...`) or file; not with `dataset`.
+        path: Folder (`train.parquet`, `train-00000-of-00002.parquet`, `data/...`) or file; not with
+            `dataset`.
         dataset: Name on the Hub, `owner/name`.
         config: Configuration of a data set that has several.
         revision: Commit of the data set, 40 hexadecimal digits, from its history on the Hub.
@@ -62,17 +65,30 @@ class HuggingFace:
         test: str = "test",
     ) -> None:
         if len({train, validation, test}) == 2:
-            raise UserError("corpus huggingface: two splits have the same name; give three names, or one for all")
+            raise UserError(
+                "corpus huggingface: two splits have the same name; give three names, or one"
+                " for all"
+            )
         if (context is None) != (response is None):
-            raise UserError("corpus huggingface: only one of context and response is set; set both or neither")
+            raise UserError(
+                "corpus huggingface: only one of context and response is set; set both or neither"
+            )
         if dataset is None:
-            path = require_path(path, "huggingface", "a folder of Parquet files (or set data.corpus.dataset)")
+            path = require_path(
+                path, "huggingface", "a folder of Parquet files (or set data.corpus.dataset)"
+            )
         elif Path(dataset).exists():
-            raise UserError(f"corpus huggingface: dataset {dataset} is a local path; set it as data.path")
+            raise UserError(
+                f"corpus huggingface: dataset {dataset} is a local path; set it as data.path"
+            )
         elif not re.fullmatch(r"[0-9a-f]{40}", revision or ""):
-            raise UserError(f"corpus huggingface: set revision to a commit of {dataset}, all 40 digits")
+            raise UserError(
+                f"corpus huggingface: set revision to a commit of {dataset}, all 40 digits"
+            )
         self.path = Path(path) if path else Path()
-        self.dataset, self.config, self.revision = dataset, config, revision
+        self.dataset = dataset
+        self.config = config
+        self.revision = revision
         self.names = dict(zip(SPLITS, (train, validation, test), strict=True))
         self.columns = (context, response) if context and response else (turns,)
         self.id = id
@@ -86,9 +102,15 @@ class HuggingFace:
         return split_by_hash(entries, split) if unsplit else entries
 
     def fingerprint(self) -> dict[str, str]:
-        """Map the files to their SHA-256, or return the data set's name, configuration and commit."""
+        """Map the files to their SHA-256, or return the data set's name, configuration and
+        commit.
+        """
         if self.dataset:
-            return {"dataset": self.dataset, "config": str(self.config), "revision": str(self.revision)}
+            return {
+                "dataset": self.dataset,
+                "config": str(self.config),
+                "revision": str(self.revision),
+            }
         files = {file for name in self.names.values() for file in split_shards(self.path, name)}
         return digests(self.path.parent if self.path.is_file() else self.path, files)
 
@@ -96,17 +118,31 @@ class HuggingFace:
         if self.dataset:
             return hub_rows(self.dataset, self.config, self.revision, self.names[split])
         columns = [*self.columns, *([self.id] if self.id else [])]
-        return (row for file in split_shards(self.path, self.names[split]) for row in read_rows(file, columns))
+        return (
+            row
+            for file in split_shards(self.path, self.names[split])
+            for row in read_rows(file, columns)
+        )
 
     def _dialogue(self, id: str, row: RowOrError, place: str) -> Dialogue:
         if isinstance(row, UnicodeDecodeError):
-            raise UserError(f"{place}: a text is not UTF-8 ({row.reason}); correct or remove the row") from row
+            raise UserError(
+                f"{place}: a text is not UTF-8 ({row.reason}); correct or remove the row"
+            ) from row
         for column in (*self.columns, self.id or self.columns[0]):
             if column not in row:
-                raise UserError(f"{place}: no column {column!r} among {', '.join(row)}; name it in data.corpus")
+                raise UserError(
+                    f"{place}: no column {column!r} among {', '.join(row)}; name it in data.corpus"
+                )
         if self.id and row[self.id] is None:
-            raise UserError(f"{place}: no {self.id!r}; give each row an id, or leave data.corpus.id out")
-        messages = row[self.columns[0]] if len(self.columns) == 1 else [row[column] for column in self.columns]
+            raise UserError(
+                f"{place}: no {self.id!r}; give each row an id, or leave data.corpus.id out"
+            )
+        messages = (
+            row[self.columns[0]]
+            if len(self.columns) == 1
+            else [row[column] for column in self.columns]
+        )
         if not isinstance(messages, list):
             problem = f"{self.columns[0]!r} is {type(messages).__name__}, not a list"
             raise UserError(f"{place}: {problem}; name the column of the turns in data.corpus")
@@ -118,7 +154,12 @@ def _message(message: Json, where: str) -> tuple[str | None, str]:
     if not isinstance(message, dict):
         return None, message
     check_text_only(message, where)
-    speakers, texts = ([message[key] for key in keys if message.get(key) is not None] for keys in (SPEAKERS, TEXTS))
+    speakers, texts = (
+        [message[key] for key in keys if message.get(key) is not None] for keys in (SPEAKERS, TEXTS)
+    )
     if not speakers or not texts:
-        raise UserError(f"{where} has no {' or '.join(TEXTS if speakers else SPEAKERS)}; add it or remove the message")
+        raise UserError(
+            f"{where} has no {' or '.join(TEXTS if speakers else SPEAKERS)}; add it or remove the"
+            " message"
+        )
     return speakers[0], texts[0]

@@ -19,9 +19,10 @@ FORMAT = '{"id": "d1", "turns": [{"speaker": "A", "text": "Hi !"}, ...]}'
 class JsonLines:
     """Read JSON lines: `train.jsonl`, `validation.jsonl` and `test.jsonl`, or one file.
 
-    Each line is `{"id": str, "turns": [{"speaker": str, "text": str} or str, ...], "meta": {...}}`. `id` (may be an
-    integer; default: `<split>-<line number>`), `meta` and speakers ("A" and "B" then alternate) are optional. Blank
-    lines are skipped. One file is divided by `parsing.splits.split_by_hash`. Files may be compressed (.gz, .xz, .zst).
+    Each line is `{"id": str, "turns": [{"speaker": str, "text": str} or str, ...], "meta": {...}}`.
+    `id` (may be an integer; default: `<split>-<line number>`), `meta` and speakers ("A" and "B"
+    then alternate) are optional. Blank lines are skipped. One file is divided by
+    `parsing.splits.split_by_hash`. Files may be compressed (.gz, .xz, .zst).
 
     Args:
         path: The folder or the file.
@@ -29,13 +30,19 @@ class JsonLines:
     """
 
     def __init__(self, path: Path | None, *, encoding: str = "utf-8") -> None:
-        path = require_path(path, "jsonl", "a folder with train.jsonl, validation.jsonl and test.jsonl, or a file")
-        self.files = SplitFiles(path, (".jsonl",), f"it should hold dialogues, one a line: {FORMAT}")
+        path = require_path(
+            path, "jsonl", "a folder with train.jsonl, validation.jsonl and test.jsonl, or a file"
+        )
+        self.files = SplitFiles(
+            path, (".jsonl",), f"it should hold dialogues, one a line: {FORMAT}"
+        )
         self.encoding = encoding
 
     def dialogues(self, split: str) -> Iterator[Entry]:
         """Yield the dialogues of a split in the order of its file."""
-        return self.files.entries(split, lambda file: line_records(file, partial(_dialogue, split), self.encoding))
+        return self.files.entries(
+            split, lambda file: line_records(file, partial(_dialogue, split), self.encoding)
+        )
 
     def fingerprint(self) -> dict[str, str]:
         """Map the file or the three files to their SHA-256."""
@@ -49,7 +56,10 @@ def _dialogue(split: str, line: str, place: str) -> Dialogue:
     meta = fields.get("meta", {})
     if not isinstance(meta, dict):
         raise UserError(f'{place}: "meta" is not an object; write {{...}} or leave it out')
-    turns = (_turn(turn, where=f"{place}: turn {index + 1}", index=index) for index, turn in enumerate(fields["turns"]))
+    turns = (
+        _turn(turn, where=f"{place}: turn {index + 1}", index=index)
+        for index, turn in enumerate(fields["turns"])
+    )
     id = record_id(fields.get("id", f"{split}-{line_number(place)}"), place)
     return Dialogue(id, tuple(turns), meta, place=place)
 
@@ -59,8 +69,14 @@ def _turn(turn: object, *, where: str, index: int) -> Turn:
     if isinstance(turn, str):
         return Turn(alternate, turn)
     if not isinstance(turn, dict) or "text" not in turn:
-        raise UserError(f'{where} has no "text"; write {{"speaker": "A", "text": "Hi !"}} or a bare string')
-    speaker = alternate if turn.get("speaker") is None else _text(turn["speaker"], "speaker", where=where, empty=False)
+        raise UserError(
+            f'{where} has no "text"; write {{"speaker": "A", "text": "Hi !"}} or a bare string'
+        )
+    speaker = (
+        alternate
+        if turn.get("speaker") is None
+        else _text(turn["speaker"], "speaker", where=where, empty=False)
+    )
     return Turn(speaker, _text(turn["text"], "text", where=where))
 
 

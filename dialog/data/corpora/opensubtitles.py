@@ -17,12 +17,12 @@ from dialog.errors import UserError
 class OpenSubtitles:
     """Read OPUS's monolingual text of OpenSubtitles: `<language>.txt`, or a file of any name.
 
-    Every `turns` consecutive lines are a dialogue. The file marks neither speakers nor the ends of scenes and films, so
-    "A" and "B" alternate and some dialogues change the subject. Ids are the number of the first line. The file is
-    streamed and may be compressed (.gz, .xz, .zst).
+    Every `turns` consecutive lines are a dialogue. The file marks neither speakers nor the ends of
+    scenes and films, so "A" and "B" alternate and some dialogues change the subject. Ids are the
+    number of the first line. The file is streamed and may be compressed (.gz, .xz, .zst).
 
-    Dialogues that begin in one stretch of lines are in one split, chosen by `parsing.splits.split_by_hash`, so
-    neighbouring lines of a film stay together.
+    Dialogues that begin in one stretch of lines are in one split, chosen by
+    `parsing.splits.split_by_hash`, so neighbouring lines of a film stay together.
 
     Args:
         path: The file, or the folder that holds it.
@@ -31,18 +31,26 @@ class OpenSubtitles:
         stretch: Lines in a stretch; the default is about ten films.
     """
 
-    def __init__(self, path: Path | None, *, language: str = "en", turns: int = 6, stretch: int = 10_000) -> None:
-        self.path = require_path(path, "opensubtitles", f"a folder with {language}.txt.gz, or a file of lines")
+    def __init__(
+        self, path: Path | None, *, language: str = "en", turns: int = 6, stretch: int = 10_000
+    ) -> None:
+        self.path = require_path(
+            path, "opensubtitles", f"a folder with {language}.txt.gz, or a file of lines"
+        )
         if turns < 2 or stretch < turns:
             raise UserError(
-                f"corpus opensubtitles: turns is {turns} and stretch {stretch}; set turns to 2 or more, and stretch to "
-                "turns or more"
+                f"corpus opensubtitles: turns is {turns} and stretch {stretch}; set turns to 2 or"
+                " more, and stretch to turns or more"
             )
-        self.language, self.turns, self.stretch = language, turns, stretch
+        self.language = language
+        self.turns = turns
+        self.stretch = stretch
 
     def dialogues(self, split: str) -> Iterator[Entry]:
         """Yield the dialogues of a split in the order of the file."""
-        entries = block_records(byte_lines(self._file()), lambda block, _: len(block) == self.turns, self._dialogue)
+        entries = block_records(
+            byte_lines(self._file()), lambda block, _: len(block) == self.turns, self._dialogue
+        )
         return split_by_hash(entries, split)
 
     def fingerprint(self) -> dict[str, str]:
@@ -59,5 +67,8 @@ class OpenSubtitles:
 
     def _dialogue(self, block: Block[bytes], place: str) -> Dialogue:
         first = line_number(place)
-        turns = (Turn("AB"[index % 2], decode_line(raw, where)) for index, (where, raw) in enumerate(block))
+        turns = (
+            Turn("AB"[index % 2], decode_line(raw, where))
+            for index, (where, raw) in enumerate(block)
+        )
         return Dialogue(first, tuple(turns), {"author": int(first) // self.stretch}, place=place)

@@ -18,11 +18,12 @@ Line = tuple[str, bytes]
 
 
 class Parallel:
-    """Read parallel text, `<part>.<language>`: a sentence a line, its translation in the same line of the other file.
+    """Read parallel text, `<part>.<language>`: a sentence a line, its translation in the same line
+    of the other file.
 
-    A pair is a dialogue of two turns; the speakers are the languages. Ids are `<split>-<line number>`. Only LF and CRLF
-    end a line, so other Unicode separators cannot shift one file against the other. Files may be compressed (.gz, .xz,
-    .zst).
+    A pair is a dialogue of two turns; the speakers are the languages. Ids are
+    `<split>-<line number>`. Only LF and CRLF end a line, so other Unicode separators cannot shift
+    one file against the other. Files may be compressed (.gz, .xz, .zst).
 
     Args:
         path: The folder.
@@ -33,7 +34,8 @@ class Parallel:
         test: Part for the test.
 
     Raises:
-        UserError: source and target are equal; when reading, two files have different numbers of lines.
+        UserError: source and target are equal; when reading, two files have different numbers of
+            lines.
     """
 
     def __init__(
@@ -46,15 +48,21 @@ class Parallel:
         validation: str = "val",
         test: str = "test",
     ) -> None:
-        self.path = require_path(path, "parallel", f"a folder with {train}.{source}, {train}.{target}, ...")
+        self.path = require_path(
+            path, "parallel", f"a folder with {train}.{source}, {train}.{target}, ..."
+        )
         if source == target:
-            raise UserError(f"corpus parallel: source and target are both {source!r}; give two languages")
+            raise UserError(
+                f"corpus parallel: source and target are both {source!r}; give two languages"
+            )
         self.languages = (source, target)
         self.parts = dict(zip(SPLITS, (train, validation, test), strict=True))
 
     def dialogues(self, split: str) -> Iterator[Entry]:
         """Yield the pairs of a split in the order of its files."""
-        return records(_pairs(*self._files(split)), lambda pair, place: self._dialogue(pair, split, place))
+        return records(
+            _pairs(*self._files(split)), lambda pair, place: self._dialogue(pair, split, place)
+        )
 
     def fingerprint(self) -> dict[str, str]:
         """Map the files to their SHA-256."""
@@ -62,11 +70,16 @@ class Parallel:
 
     def _files(self, split: str) -> list[Path]:
         hint = f"it should hold the {split} split, a sentence a line; set data.path=DIR"
-        return [find_file(self.path, f"{self.parts[split]}.{language}", hint) for language in self.languages]
+        return [
+            find_file(self.path, f"{self.parts[split]}.{language}", hint)
+            for language in self.languages
+        ]
 
     def _dialogue(self, pair: tuple[Line, Line], split: str, place: str) -> Dialogue:
         texts = (decode_line(raw, where) for where, raw in pair)
-        return Dialogue(f"{split}-{line_number(place)}", tuple(map(Turn, self.languages, texts)), place=place)
+        return Dialogue(
+            f"{split}-{line_number(place)}", tuple(map(Turn, self.languages, texts)), place=place
+        )
 
 
 def multi30k(
@@ -78,9 +91,15 @@ def multi30k(
     validation: str = "val",
     test: str = "test_2016_flickr",
 ) -> Parallel:
-    """Read the raw text of Multi30k task 1 (Elliott et al. 2016, https://aclanthology.org/W16-3210), as `parallel`."""
-    folder = require_path(path, "multi30k", f"a folder with {train}.{source}, {train}.{target}, ...")
-    return Parallel(folder, source=source, target=target, train=train, validation=validation, test=test)
+    """Read the raw text of Multi30k task 1 (Elliott et al. 2016,
+    https://aclanthology.org/W16-3210), as `parallel`.
+    """
+    folder = require_path(
+        path, "multi30k", f"a folder with {train}.{source}, {train}.{target}, ..."
+    )
+    return Parallel(
+        folder, source=source, target=target, train=train, validation=validation, test=test
+    )
 
 
 def _pairs(source: Path, target: Path) -> Iterator[tuple[str, tuple[Line, Line]]]:
@@ -95,7 +114,7 @@ def _pairs(source: Path, target: Path) -> Iterator[tuple[str, tuple[Line, Line]]
             more = before + 1 + sum(1 for _ in pairs)
             counts = (before, more) if left is None else (more, before)
             raise UserError(
-                f"{source} has {counts[0]:,} lines, but {target} {counts[1]:,}; line n of one should translate "
-                "line n of the other"
+                f"{source} has {counts[0]:,} lines, but {target} {counts[1]:,}; line n of one"
+                " should translate line n of the other"
             )
         yield left[0], (left, right)

@@ -20,16 +20,17 @@ DONE = b"episode_done:"
 class ParlAI:
     r"""Read ParlAI's text formats: `train.txt`, `valid.txt` and `test.txt`, or one file.
 
-    A line holds fields `<key>:<value>` separated by tabs. `text`, by "A", and `labels`, by "B", are two turns.
-    `episode_done:` with any value, even `False`, ends a dialogue, as in ParlAI. `__SILENCE__` and `<SILENCE>` stand for
-    a missing turn. Of several labels, separated by `|`, the first is the turn; `meta["labels"]`
-    then lists all labels of each answer. In values, `\n` is a line feed, `\t` a tab, `__PIPE__` a `|`.
+    A line holds fields `<key>:<value>` separated by tabs. `text`, by "A", and `labels`, by "B", are
+    two turns. `episode_done:` with any value, even `False`, ends a dialogue, as in ParlAI.
+    `__SILENCE__` and `<SILENCE>` stand for a missing turn. Of several labels, separated by `|`, the
+    first is the turn; `meta["labels"]` then lists all labels of each answer. In values, `\n` is a
+    line feed, `\t` a tab, `__PIPE__` a `|`.
 
-    In the older format, `<number> <text>\t<labels>`, numbers start at 1 in each dialogue. A text without a label
-    becomes part of the next turn, as a line of its own.
+    In the older format, `<number> <text>\t<labels>`, numbers start at 1 in each dialogue. A text
+    without a label becomes part of the next turn, as a line of its own.
 
-    Other fields and empty lines are ignored. Ids are `<split>-<number of the first line>`. One file is divided by
-    `parsing.splits.split_by_hash`. Files may be compressed (.gz, .xz, .zst).
+    Other fields and empty lines are ignored. Ids are `<split>-<number of the first line>`. One file
+    is divided by `parsing.splits.split_by_hash`. Files may be compressed (.gz, .xz, .zst).
 
     Args:
         path: The folder or the file.
@@ -39,9 +40,16 @@ class ParlAI:
     """
 
     def __init__(
-        self, path: Path | None, *, train: str = "train", validation: str = "valid", test: str = "test"
+        self,
+        path: Path | None,
+        *,
+        train: str = "train",
+        validation: str = "valid",
+        test: str = "test",
     ) -> None:
-        path = require_path(path, "parlai", f"a folder with {train}.txt, {validation}.txt and {test}.txt, or a file")
+        path = require_path(
+            path, "parlai", f"a folder with {train}.txt, {validation}.txt and {test}.txt, or a file"
+        )
         hint = f"it should hold lines like {FORMAT}; set data.path"
         self.files = SplitFiles(path, (".txt",), hint, (train, validation, test))
 
@@ -64,7 +72,9 @@ class ParlAI:
 
 def _begins(block: Block[bytes], line: bytes) -> bool:
     fields = block[-1][1].rstrip(b"\r\n").split(b"\t")
-    return line.startswith(b"1 ") or any(field.startswith(DONE) and field != DONE for field in fields)
+    return line.startswith(b"1 ") or any(
+        field.startswith(DONE) and field != DONE for field in fields
+    )
 
 
 def _dialogue(block: Block[bytes], place: str, split: str) -> Dialogue:

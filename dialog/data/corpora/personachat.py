@@ -1,4 +1,6 @@
-"""PersonaChat (Zhang et al. 2018, https://aclanthology.org/P18-1205) and ConvAI2, in ParlAI's files."""
+"""PersonaChat (Zhang et al. 2018, https://aclanthology.org/P18-1205) and ConvAI2, in ParlAI's
+files.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +22,19 @@ PERSONAS = {"your persona: ": "B", "partner's persona: ": "A"}
 
 
 class PersonaChat:
-    r"""Read ParlAI's files of PersonaChat or ConvAI2: `<part>_<persona>.txt` for the parts train, valid and test.
+    r"""Read ParlAI's files of PersonaChat or ConvAI2: `<part>_<persona>.txt` for the parts train,
+    valid and test.
 
-    Lines are numbered from 1 in each dialogue: `<number> your persona: <text>`, `<number> partner's persona: <text>`,
-    or two turns, `<number> <A>\t<B>`, followed by two tabs, a reward and candidates, which are ignored. `__SILENCE__`
-    is a missing turn. "Your" persona is a fact that B knows, the partner's a fact that A knows. Ids are
+    Lines are numbered from 1 in each dialogue: `<number> your persona: <text>`,
+    `<number> partner's persona: <text>`, or two turns, `<number> <A>\t<B>`, followed by two tabs, a
+    reward and candidates, which are ignored. `__SILENCE__` is a missing turn. "Your" persona is a
+    fact that B knows, the partner's a fact that A knows. Ids are
     `<split>-<number of the first line in the file>`.
     Train lists each dialogue twice, once from each side.
 
-    ConvAI2 has no test part: with `halves`, a dialogue of valid is in validation if the SHA-256 of its first two turns,
-    joined by a line feed, is even, else in test. Both sides of a dialogue begin alike, so they stay together.
+    ConvAI2 has no test part: with `halves`, a dialogue of valid is in validation if the SHA-256 of
+    its first two turns, joined by a line feed, is even, else in test. Both sides of a dialogue
+    begin alike, so they stay together.
 
     Args:
         path: The unpacked archive.
@@ -37,8 +42,12 @@ class PersonaChat:
         halves: Divide valid into validation and test.
     """
 
-    def __init__(self, path: Path | None, *, persona: str = "self_original", halves: bool = False) -> None:
-        self.path = require_path(path, "personachat", f"the unpacked archive (train_{persona}.txt, ...)")
+    def __init__(
+        self, path: Path | None, *, persona: str = "self_original", halves: bool = False
+    ) -> None:
+        self.path = require_path(
+            path, "personachat", f"the unpacked archive (train_{persona}.txt, ...)"
+        )
         self.persona = persona
         self.halves = halves
 

@@ -6,14 +6,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from dialog.data.corpora.contract import Corpus
+from dialog.data.corpora.corpus import Corpus
 from dialog.data.dialogue import Dialogue, Entry, Malformed, Turn
 from dialog.errors import UserError
 
 
 @dataclass(frozen=True)
 class ReadableCorpus:
-    """Wrap a corpus: an ``OSError`` of its reader, or a value of another type than promised, becomes a `UserError`."""
+    """Wrap a corpus: an ``OSError`` of its reader, or a value of another type than promised,
+    becomes a `UserError`.
+    """
 
     corpus: Corpus
 
@@ -30,8 +32,8 @@ class ReadableCorpus:
             fingerprint = self.corpus.fingerprint()
         if not isinstance(fingerprint, Mapping):
             raise UserError(
-                f"{self._name}.fingerprint() returns a {type(fingerprint).__name__}; return a dict of strings, such as "
-                '{"version": "1"}, that changes whenever the dialogues do'
+                f"{self._name}.fingerprint() returns a {type(fingerprint).__name__}; return a dict"
+                ' of strings, such as {"version": "1"}, that changes whenever the dialogues do'
             )
         return fingerprint
 
@@ -51,8 +53,9 @@ class ReadableCorpus:
         for turn in (*entry.facts, *entry.turns):
             if not isinstance(turn, Turn):
                 raise UserError(
-                    f"{self._name}.dialogues() yields dialogue {entry.id!r} with a {type(turn).__name__} among its "
-                    "turns or facts; use dialog.Turn(speaker, text)"
+                    f"{self._name}.dialogues() yields dialogue {entry.id!r} with a"
+                    f" {type(turn).__name__} among its turns or facts; use dialog.Turn(speaker,"
+                    " text)"
                 )
 
 
@@ -62,4 +65,6 @@ def read_errors_as_user_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UserError(f"cannot read the corpus ({error}); set data.path to a readable folder or file") from error
+        raise UserError(
+            f"cannot read the corpus ({error}); set data.path to a readable folder or file"
+        ) from error

@@ -1,4 +1,6 @@
-"""The Self-dialogue Corpus (Fainberg et al. 2018, https://arxiv.org/abs/1809.06641): chat on 23 topics."""
+"""The Self-dialogue Corpus (Fainberg et al. 2018, https://arxiv.org/abs/1809.06641): chat on 23
+topics.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,13 @@ HINT = "clone https://github.com/jfainberg/self_dialogue_corpus, or set data.pat
 
 
 class SelfDialogue:
-    """Read the Self-dialogue Corpus: its repository (`corpus/<topic>/*.csv`), or a folder with one `<topic>.csv` each.
+    """Read the Self-dialogue Corpus: its repository (`corpus/<topic>/*.csv`), or a folder with one
+    `<topic>.csv` each.
 
-    A row is a dialogue of up to 20 turns; one person wrote both speakers, "A" and "B". Empty sentences and `{}` are not
-    turns. Ids are the assignments' ids, `meta["topic"]` is the topic. Rejected rows and rows of the workers in
-    `blocked_workers.txt` are skipped, as in the corpus's own script.
+    A row is a dialogue of up to 20 turns; one person wrote both speakers, "A" and "B". Empty
+    sentences and `{}` are not turns. Ids are the assignments' ids, `meta["topic"]` is the topic.
+    Rejected rows and rows of the workers in `blocked_workers.txt` are skipped, as in the corpus's
+    own script.
 
     `parsing.splits.split_by_hash` divides the dialogues by worker, `meta["author"]`.
 
@@ -38,15 +42,23 @@ class SelfDialogue:
     """
 
     def __init__(self, path: Path | None, *, topics: Sequence[str] | None = None) -> None:
-        self.path = require_path(path, "selfdialogue", "the clone of its repository, or a folder with <topic>.csv")
+        self.path = require_path(
+            path, "selfdialogue", "the clone of its repository, or a folder with <topic>.csv"
+        )
         self.topics = topics
 
     def dialogues(self, split: str) -> Iterator[Entry]:
         """Yield the dialogues of a split, topics and their files in the order of their names."""
-        blocked = {line.strip() for file in all_or_none(self.path, [BLOCKED]) for _, line in text_lines(file)}
+        blocked = {
+            line.strip()
+            for file in all_or_none(self.path, [BLOCKED])
+            for _, line in text_lines(file)
+        }
         for topic, files in self._files().items():
             for file in files:
-                yield from split_by_hash(records(table(file, COLUMNS), partial(_dialogue, topic, blocked)), split)
+                yield from split_by_hash(
+                    records(table(file, COLUMNS), partial(_dialogue, topic, blocked)), split
+                )
 
     def fingerprint(self) -> dict[str, str]:
         """Map the files to their SHA-256."""
@@ -62,7 +74,10 @@ class SelfDialogue:
                 files.setdefault(file.parent.name, []).append(file)
         else:
             files = {stem(file): [file] for file in find_files(self.path, "*.csv", HINT)}
-        return {topic: lookup(files, topic, "topic") for topic in (files if self.topics is None else self.topics)}
+        return {
+            topic: lookup(files, topic, "topic")
+            for topic in (files if self.topics is None else self.topics)
+        }
 
 
 def _dialogue(topic: str, blocked: set[str], row: Row, place: str) -> Dialogue | None:
@@ -71,5 +86,7 @@ def _dialogue(topic: str, blocked: set[str], row: Row, place: str) -> Dialogue |
     if fields.get("Reject") or worker in blocked:
         return None
     texts = (fields.get(name, "") for name in SENTENCES)
-    turns = tuple(Turn("AB"[index % 2], text) for index, text in enumerate(texts) if text not in EMPTY)
+    turns = tuple(
+        Turn("AB"[index % 2], text) for index, text in enumerate(texts) if text not in EMPTY
+    )
     return Dialogue(fields["AssignmentId"], turns, {"topic": topic, "author": worker}, place=place)

@@ -1,4 +1,6 @@
-"""Schema-Guided Dialogue (Rastogi et al. 2020, https://arxiv.org/abs/1909.05855): tasks over many services."""
+"""Schema-Guided Dialogue (Rastogi et al. 2020, https://arxiv.org/abs/1909.05855): tasks over many
+services.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,11 @@ from dialog.data.dialogue import Entry
 
 
 class SGD:
-    """Read the official repository of Schema-Guided Dialogue: `{train,dev,test}/dialogues_001.json`, ...
+    """Read the official repository of Schema-Guided Dialogue:
+    `{train,dev,test}/dialogues_001.json`, ...
 
-    Speakers are "user" and "system". Ids are the corpus's own, unique within a split. `meta["services"]` lists the
-    services of a dialogue. Frames, states and calls are not read.
+    Speakers are "user" and "system". Ids are the corpus's own, unique within a split.
+    `meta["services"]` lists the services of a dialogue. Frames, states and calls are not read.
 
     Args:
         path: A clone of the repository.

@@ -1,4 +1,6 @@
-"""Switchboard in Mississippi State University's transcription (Deshmukh et al. 1998): telephone conversations."""
+"""Switchboard in Mississippi State University's transcription (Deshmukh et al. 1998): telephone
+conversations.
+"""
 
 from __future__ import annotations
 
@@ -27,19 +29,23 @@ WORDS = (
 
 
 class SwitchboardMS98:
-    """Read Mississippi State's transcripts of Switchboard: `**/sw2001A-ms98-a-trans.text` and its B side.
+    """Read Mississippi State's transcripts of Switchboard: `**/sw2001A-ms98-a-trans.text` and its B
+    side.
 
-    A line is a segment with its start and end in seconds. Segments of both sides are sorted by start; consecutive
-    segments of "A" or "B" are one turn, joined by a space. Segments without a word are skipped. Words are lower-case
-    without punctuation; [laughter-so] is read as so, [splain/explain] as explain, ab[solute]- as ab-, them_1 as them.
-    Ids are the conversations' numbers. `parsing.splits.split_by_hash` divides the conversations.
+    A line is a segment with its start and end in seconds. Segments of both sides are sorted by
+    start; consecutive segments of "A" or "B" are one turn, joined by a space. Segments without a
+    word are skipped. Words are lower-case without punctuation; [laughter-so] is read as so,
+    [splain/explain] as explain, ab[solute]- as ab-, them_1 as them. Ids are the conversations'
+    numbers. `parsing.splits.split_by_hash` divides the conversations.
 
     Args:
         path: The unpacked folder `swb_ms98_transcriptions`, or its parent.
     """
 
     def __init__(self, path: Path | None) -> None:
-        self.path = require_path(path, "switchboard_ms98", "the unpacked folder swb_ms98_transcriptions")
+        self.path = require_path(
+            path, "switchboard_ms98", "the unpacked folder swb_ms98_transcriptions"
+        )
 
     def dialogues(self, split: str) -> Iterator[Entry]:
         """Yield the dialogues of a split in the order of the files' paths."""
@@ -55,14 +61,19 @@ class SwitchboardMS98:
         hint = "unpack switchboard_word_alignments.tar.gz, or set data.path=DIR"
         for first in find_files(self.path, f"**/{NAME}", hint):
             name = first.name.partition(".text")[0].replace("A-", "B-", 1)
-            yield first, find_file(first.parent, f"{name}.text", f"it is the other side of {first.name}")
+            yield (
+                first,
+                find_file(first.parent, f"{name}.text", f"it is the other side of {first.name}"),
+            )
 
 
 def _dialogue(sides: tuple[Path, Path], place: str) -> Dialogue:
     speakers = zip("AB", sides, strict=True)
     segments = sorted(segment for speaker, file in speakers for segment in _segments(file, speaker))
     groups = groupby(segments, key=lambda segment: segment[1])
-    turns = tuple(Turn(speaker, " ".join(text for _, _, text in group)) for speaker, group in groups)
+    turns = tuple(
+        Turn(speaker, " ".join(text for _, _, text in group)) for speaker, group in groups
+    )
     return Dialogue(sides[0].name[2:6], turns, place=place)
 
 
@@ -85,4 +96,6 @@ def _seconds(text: str, place: str) -> float:
     try:
         return float(text)
     except ValueError as error:
-        raise UserError(f"{place}: {text!r} is not a time in seconds; correct or remove it") from error
+        raise UserError(
+            f"{place}: {text!r} is not a time in seconds; correct or remove it"
+        ) from error

@@ -1,4 +1,6 @@
-"""Taskmaster 1 to 4 (Byrne et al. 2019, https://arxiv.org/abs/1909.05358): tasks solved with an assistant."""
+"""Taskmaster 1 to 4 (Byrne et al. 2019, https://arxiv.org/abs/1909.05358): tasks solved with an
+assistant.
+"""
 
 from __future__ import annotations
 
@@ -21,18 +23,21 @@ LABELS = ("vertical", "scenario", "instruction_id")
 
 
 class Taskmaster:
-    """Read a Taskmaster release (TM-1-2019, TM-2-2020, ...): the JSON arrays of its folder, or of the folder's `data`.
+    """Read a Taskmaster release (TM-1-2019, TM-2-2020, ...): the JSON arrays of its folder, or of
+    the folder's `data`.
 
-    Speakers are "user" and "assistant", in lower case in all releases; in dialogues between two people, one may have
-    several turns in a row. Ids are the corpus's own.
+    Speakers are "user" and "assistant", in lower case in all releases; in dialogues between two
+    people, one may have several turns in a row. Ids are the corpus's own.
 
-    Dialogues in the lists of TM-1 (`train-dev-test/train.csv`, ...), which name its self-dialogs, are in the split of
-    their list; all others are divided by `parsing.splits.split_by_hash`. In the self-dialogs, TM-3 and TM-4, one person
-    wrote both speakers; the files do not identify that person.
+    Dialogues in the lists of TM-1 (`train-dev-test/train.csv`, ...), which name its self-dialogs,
+    are in the split of their list; all others are divided by `parsing.splits.split_by_hash`. In the
+    self-dialogs, TM-3 and TM-4, one person wrote both speakers; the files do not identify that
+    person.
 
     Args:
         path: The folder of a release.
-        files: Names of files to read, without .json: [self-dialogs], or [movies, music]; null reads all.
+        files: Names of files to read, without .json: [self-dialogs], or [movies, music]; null reads
+            all.
     """
 
     def __init__(self, path: Path | None, *, files: Sequence[str] | None = None) -> None:
@@ -42,7 +47,11 @@ class Taskmaster:
 
     def dialogues(self, split: str) -> Iterator[Entry]:
         """Yield the dialogues of a split in the order of the file names and of each file."""
-        lists = {line.strip(" ,"): name for name, file in self._lists().items() for _, line in text_lines(file)}
+        lists = {
+            line.strip(" ,"): name
+            for name, file in self._lists().items()
+            for _, line in text_lines(file)
+        }
         return split_by_lists(json_files_records(self._files(), _dialogue), split, lists)
 
     def fingerprint(self) -> dict[str, str]:
@@ -54,12 +63,21 @@ class Taskmaster:
         folder = data if data.is_dir() else self.path
         files = find_files(folder, "*.json", "give the folder of a release as data.path=DIR")
         dialogues = {stem(file): file for file in files if stem(file) not in NOT_DIALOGUES}
-        return [lookup(dialogues, name, "file") for name in (dialogues if self.files is None else self.files)]
+        return [
+            lookup(dialogues, name, "file")
+            for name in (dialogues if self.files is None else self.files)
+        ]
 
     def _lists(self) -> dict[str, Path]:
         """Map the splits to their lists, if present; a line of a list is an id and a comma."""
         lists = self.path / "train-dev-test"
-        return dict(zip(LISTS, all_or_none(lists if lists.is_dir() else self.path, [*LISTS.values()]), strict=False))
+        return dict(
+            zip(
+                LISTS,
+                all_or_none(lists if lists.is_dir() else self.path, [*LISTS.values()]),
+                strict=False,
+            )
+        )
 
 
 def _dialogue(_: str, fields: Json, place: str) -> Dialogue:

@@ -15,8 +15,8 @@ from dialog.errors import UserError
 class PlainText:
     """Read plain text: `train.txt`, `validation.txt` and `test.txt`, or one file.
 
-    A line is a turn; blank lines separate dialogues. Ids are `<split>-<number of the first line>`. One file is divided
-    by `parsing.splits.split_by_hash`. Files may be compressed (.gz, .xz, .zst).
+    A line is a turn; blank lines separate dialogues. Ids are `<split>-<number of the first line>`.
+    One file is divided by `parsing.splits.split_by_hash`. Files may be compressed (.gz, .xz, .zst).
 
     Args:
         path: The folder or the file.
@@ -24,9 +24,15 @@ class PlainText:
         encoding: Encoding of the files; `utf-8:replace` reads bytes that are not UTF-8 as U+FFFD.
     """
 
-    def __init__(self, path: Path | None, *, speakers: bool = False, encoding: str = "utf-8") -> None:
-        path = require_path(path, "text", "a folder with train.txt, validation.txt and test.txt, or a file")
-        self.files = SplitFiles(path, (".txt",), "it should hold a turn a line, and a blank line between dialogues")
+    def __init__(
+        self, path: Path | None, *, speakers: bool = False, encoding: str = "utf-8"
+    ) -> None:
+        path = require_path(
+            path, "text", "a folder with train.txt, validation.txt and test.txt, or a file"
+        )
+        self.files = SplitFiles(
+            path, (".txt",), "it should hold a turn a line, and a blank line between dialogues"
+        )
         self.speakers = speakers
         self.encoding = encoding
 
@@ -38,7 +44,9 @@ class PlainText:
                 return None
             return Dialogue(f"{split}-{line_number(place)}", tuple(self._turns(block)), place=place)
 
-        return self.files.entries(split, lambda file: block_records(byte_lines(file), _begins, parse))
+        return self.files.entries(
+            split, lambda file: block_records(byte_lines(file), _begins, parse)
+        )
 
     def fingerprint(self) -> dict[str, str]:
         """Map the file or the three files to their SHA-256."""
@@ -46,11 +54,15 @@ class PlainText:
 
     def _turns(self, block: Block[bytes]) -> Iterator[Turn]:
         for index, (place, raw) in enumerate(block):
-            speaker, text = "AB"[index % 2], decode_line(raw, place, self.encoding)
+            speaker = "AB"[index % 2]
+            text = decode_line(raw, place, self.encoding)
             if self.speakers:
                 speaker, mark, text = text.partition(": ")
                 if not mark or not speaker.strip():
-                    raise UserError(f"{place}: no speaker; write `Name: text`, or set data.corpus.speakers=false")
+                    raise UserError(
+                        f"{place}: no speaker; write `Name: text`, or set"
+                        " data.corpus.speakers=false"
+                    )
             yield Turn(speaker.strip(), text)
 
 

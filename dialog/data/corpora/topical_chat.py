@@ -1,4 +1,6 @@
-"""Topical-Chat (Gopalakrishnan et al. 2019, https://arxiv.org/abs/2308.11995): talk about texts that both have read."""
+"""Topical-Chat (Gopalakrishnan et al. 2019, https://arxiv.org/abs/2308.11995): talk about texts
+that both have read.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +18,24 @@ LABELS = ("sentiment", "knowledge_source", "turn_rating")
 
 
 class TopicalChat:
-    """Read Topical-Chat's repository: `conversations/{train,valid_freq,valid_rare,test_freq,test_rare}.json`.
+    """Read Topical-Chat's repository:
+    `conversations/{train,valid_freq,valid_rare,test_freq,test_rare}.json`.
 
-    Speakers are "agent_1" and "agent_2". Ids are the corpus's own, texts are unchanged (some hold line feeds).
-    `meta["config"]` is the assignment of reading sets to the speakers; `meta["sentiment"]`, `meta["knowledge_source"]`
-    and `meta["turn_rating"]` list one label a turn. Reading sets are not read: the repository holds only what is needed
-    to collect them.
+    Speakers are "agent_1" and "agent_2". Ids are the corpus's own, texts are unchanged (some hold
+    line feeds). `meta["config"]` is the assignment of reading sets to the speakers;
+    `meta["sentiment"]`, `meta["knowledge_source"]` and `meta["turn_rating"]` list one label a turn.
+    Reading sets are not read: the repository holds only what is needed to collect them.
 
     Args:
         path: A clone of the repository, or its folder `conversations`.
-        parts: Parts of validation and test: `freq` has subjects frequent in training, `rare` rare ones.
+        parts: Parts of validation and test: `freq` has subjects frequent in training, `rare` rare
+            ones.
     """
 
     def __init__(self, path: Path | None, *, parts: Sequence[str] = PARTS) -> None:
-        self.path = require_path(path, "topical_chat", "the clone of its repository (conversations/train.json, ...)")
+        self.path = require_path(
+            path, "topical_chat", "the clone of its repository (conversations/train.json, ...)"
+        )
         self.parts = parts
 
     def dialogues(self, split: str) -> Iterator[Entry]:

@@ -1,4 +1,6 @@
-"""The Ubuntu Dialogue Corpus (Lowe et al. 2015, https://aclanthology.org/W15-4640), versions 1 and 2."""
+"""The Ubuntu Dialogue Corpus (Lowe et al. 2015, https://aclanthology.org/W15-4640), versions 1 and
+2.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +17,25 @@ from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
 from dialog.data.reading.files import find_file
 from dialog.errors import UserError
 
-LISTS = {"train": "meta/trainfiles.csv", "validation": "meta/valfiles.csv", "test": "meta/testfiles.csv"}
+LISTS = {
+    "train": "meta/trainfiles.csv",
+    "validation": "meta/valfiles.csv",
+    "test": "meta/testfiles.csv",
+}
 HINT = "the unpacked archive should hold it"
 
 
 class Ubuntu:
-    r"""Read the Ubuntu Dialogue Corpus: `dialogs/<folder>/<number>.tsv`, a file a dialogue, a line a turn.
+    r"""Read the Ubuntu Dialogue Corpus: `dialogs/<folder>/<number>.tsv`, a file a dialogue, a line
+    a turn.
 
-    A line is `<time>\t<speaker>\t<addressee>\t<text>`; quotes and further tabs are text. Consecutive turns of one
-    speaker stay separate. Ids are `<folder>/<number>`.
+    A line is `<time>\t<speaker>\t<addressee>\t<text>`; quotes and further tabs are text.
+    Consecutive turns of one speaker stay separate. Ids are `<folder>/<number>`.
 
-    The lists of version 2, `meta/trainfiles.csv`, `valfiles.csv` and `testfiles.csv`, give the dialogues of each split
-    and their order, `<number>.tsv,<folder>` a line; a listed file that does not exist is malformed. Without lists,
-    `parsing.splits.split_by_hash` divides all dialogues, in the order of their names.
+    The lists of version 2, `meta/trainfiles.csv`, `valfiles.csv` and `testfiles.csv`, give the
+    dialogues of each split and their order, `<number>.tsv,<folder>` a line; a listed file that does
+    not exist is malformed. Without lists, `parsing.splits.split_by_hash` divides all dialogues, in
+    the order of their names.
 
     Args:
         path: The unpacked archive.
@@ -41,10 +49,14 @@ class Ubuntu:
         lists = self._lists()
         if lists:
             return records(_listed(lists[split]), self._dialogue)
-        return split_by_hash(records(((name, name) for name in self._names()), self._dialogue), split)
+        return split_by_hash(
+            records(((name, name) for name in self._names()), self._dialogue), split
+        )
 
     def fingerprint(self) -> dict[str, str]:
-        """Map the lists to their SHA-256, and `dialogs` to one SHA-256 of all names and contents in order."""
+        """Map the lists to their SHA-256, and `dialogs` to one SHA-256 of all names and contents in
+        order.
+        """
         whole = hashlib.sha256()
         for name in self._names():
             file = find_file(self.path / "dialogs", name, HINT)
@@ -57,7 +69,9 @@ class Ubuntu:
         return {split: find_file(self.path, LISTS[split], HINT) for split in SPLITS}
 
     def _names(self) -> Iterator[str]:
-        """Yield `<folder>/<number>.tsv` of all dialogues, sorted; only one folder's names are in memory."""
+        """Yield `<folder>/<number>.tsv` of all dialogues, sorted; only one folder's names are in
+        memory.
+        """
         empty = True
         for folder in _names_in(self.path / "dialogs"):
             files = _names_in(self.path / "dialogs" / folder)
@@ -65,7 +79,9 @@ class Ubuntu:
                 yield f"{folder}/{number}.tsv"
                 empty = False
         if empty:
-            raise UserError(f"{self.path / 'dialogs'} holds no dialogue; {HINT}: dialogs/3/1.tsv, ...")
+            raise UserError(
+                f"{self.path / 'dialogs'} holds no dialogue; {HINT}: dialogs/3/1.tsv, ..."
+            )
 
     def _dialogue(self, name: str, place: str) -> Dialogue:
         file = find_file(self.path / "dialogs", name, f"{place} names it")
@@ -85,11 +101,16 @@ def _names_in(folder: Path) -> list[str]:
         with os.scandir(folder) as entries:
             return sorted(entry.name for entry in entries if not entry.name.startswith("."))
     except OSError as error:
-        raise UserError(f"{folder} cannot be read ({error.strerror}); set data.path to the unpacked archive") from error
+        raise UserError(
+            f"{folder} cannot be read ({error.strerror}); set data.path to the unpacked archive"
+        ) from error
 
 
 def _turn(line: str, place: str) -> Turn:
     fields = line.split("\t", 3)
     if len(fields) < 4 or not fields[1]:
-        raise UserError(f"{place}: not a time, speaker, addressee and text separated by tabs; correct or remove it")
+        raise UserError(
+            f"{place}: not a time, speaker, addressee and text separated by tabs; correct or"
+            " remove it"
+        )
     return Turn(fields[1], fields[3])

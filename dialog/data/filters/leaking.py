@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from dialog.data.dialogue import Dialogue
-from dialog.data.filters.contract import Splits
+from dialog.data.filters.filter import Splits
 from dialog.data.text_matching.fingerprints import Hashes
 from dialog.data.text_matching.leaks import MINIMUM_WORDS, has_leak, hash_all_long_pairs
 from dialog.errors import UserError
 
 
 class DropLeakingDialogues:
-    """Drop every training dialogue that shares a long pair with validation or test (see `text_matching.leaks`).
+    """Drop every training dialogue that shares a long pair with validation or test (see
+    `text_matching.leaks`).
 
-    Whole dialogues are dropped because near repeats of the shared pair surround it: 609 of DailyDialog's 11,118. The
-    survey holds 8 bytes per long pair of validation and test; the training split is not surveyed.
+    Whole dialogues are dropped because near repeats of the shared pair surround it: 609 of
+    DailyDialog's 11,118. The survey holds 8 bytes per long pair of validation and test; the
+    training split is not surveyed.
 
     Args:
-        minimum_words: Fewest words of the response of a long pair. Raise it where each character is a word, as in
-            Chinese, whose formulas have four characters.
+        minimum_words: Fewest words of the response of a long pair. Raise it where each character is
+            a word, as in Chinese, whose formulas have four characters.
     """
 
     def __init__(self, minimum_words: int = MINIMUM_WORDS) -> None:
@@ -34,4 +36,6 @@ class DropLeakingDialogues:
 
     def drops(self, surveyed: Hashes, number: int, dialogue: Dialogue) -> Collection[int]:
         """Return all turns of a leaking dialogue."""
-        return range(len(dialogue.turns)) if has_leak(dialogue, surveyed, self.minimum_words) else ()
+        return (
+            range(len(dialogue.turns)) if has_leak(dialogue, surveyed, self.minimum_words) else ()
+        )

@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dialog.data.dialogue import Dialogue
-from dialog.data.filters.contract import Splits
+from dialog.data.filters.filter import Splits
 from dialog.errors import UserError
 
 
 class DropByLength:
-    """Drop responses outside the limits on words (separated by white space) or characters; contexts are not filtered.
+    """Drop responses outside the limits on words (separated by white space) or characters; contexts
+    are not filtered.
 
     Args:
         min_words: Fewest words of a response.
@@ -29,9 +30,15 @@ class DropByLength:
         min_characters: int = 0,
         max_characters: int | None = None,
     ) -> None:
-        for unit, least, most in (("words", min_words, max_words), ("characters", min_characters, max_characters)):
+        for unit, least, most in (
+            ("words", min_words, max_words),
+            ("characters", min_characters, max_characters),
+        ):
             if most is not None and most < max(least, 1):
-                raise UserError(f"max_{unit} is {most}, which drops every response; give at least {max(least, 1)}")
+                raise UserError(
+                    f"max_{unit} is {most}, which drops every response; give at least"
+                    f" {max(least, 1)}"
+                )
         self.words = (min_words, max_words)
         self.characters = (min_characters, max_characters)
 
@@ -39,12 +46,16 @@ class DropByLength:
         """Return an empty array: each decision needs its response alone."""
         return np.empty(0, dtype=np.uint64)
 
-    def drops(self, surveyed: NDArray[np.uint64], number: int, dialogue: Dialogue) -> Collection[int]:
+    def drops(
+        self, surveyed: NDArray[np.uint64], number: int, dialogue: Dialogue
+    ) -> Collection[int]:
         """Return the turns outside the limits."""
         return [index for index, turn in enumerate(dialogue.turns) if not self._fits(turn.text)]
 
     def _fits(self, text: str) -> bool:
-        return _within(len(text.split()), *self.words) and _within(len(text.strip()), *self.characters)
+        return _within(len(text.split()), *self.words) and _within(
+            len(text.strip()), *self.characters
+        )
 
 
 def _within(size: int, least: int, most: int | None) -> bool:

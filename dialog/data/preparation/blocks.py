@@ -10,8 +10,9 @@ BLOCK = 1024
 """Maximal records of a block."""
 SIZE = 2**24
 OVERHEAD = 256
-"""Characters after which a block is full, counting each turn and each value of `meta` as 256 more: this bounds the
-memory that long dialogues take."""
+"""Characters after which a block is full, counting each turn and each value of `meta` as 256 more:
+this bounds the memory that long dialogues take.
+"""
 
 
 def blocks(entries: Iterable[Entry]) -> Iterator[tuple[int, list[Entry]]]:
@@ -21,7 +22,9 @@ def blocks(entries: Iterable[Entry]) -> Iterator[tuple[int, list[Entry]]]:
     for index, entry in enumerate(entries):
         if len(records) == BLOCK or size >= SIZE:
             yield start, records
-            records, start, size = [], index, 0
+            records = []
+            start = index
+            size = 0
         records.append(entry)
         size += _size(entry)
     if records:
@@ -31,7 +34,9 @@ def blocks(entries: Iterable[Entry]) -> Iterator[tuple[int, list[Entry]]]:
 def _size(entry: Entry) -> int:
     if isinstance(entry, Malformed):
         return len(entry.message)
-    size = len(entry.id) + sum(OVERHEAD + len(line.speaker) + len(line.text) for line in (*entry.facts, *entry.turns))
+    size = len(entry.id) + sum(
+        OVERHEAD + len(line.speaker) + len(line.text) for line in (*entry.facts, *entry.turns)
+    )
     return size + _meta_size(entry.meta) if entry.meta else size
 
 

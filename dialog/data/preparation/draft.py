@@ -1,6 +1,7 @@
 """The draft: the tokenizer and the filters' surveys, which all shards share.
 
-It is a function of the job alone, built in one pass over the corpus per filter and one for the tokenizer.
+It is a function of the job alone, built in one pass over the corpus per filter and one for the
+tokenizer.
 """
 
 from __future__ import annotations
@@ -28,18 +29,24 @@ RECORDS = "records.json"
 
 
 def write_draft(job: Job, shards: Path, progress: Progress = no_progress) -> None:
-    """Write `<shards>/draft/`, unless it exists: tokenizer, surveys and the number of records read per split."""
+    """Write `<shards>/draft/`, unless it exists: tokenizer, surveys and the number of records read
+    per split.
+    """
     if (shards / DRAFT).is_dir():
         return
     with new_folder(shards / DRAFT) as folder:
         records: dict[str, int] = {}
         for number, filter in enumerate(job.build_filters()):
-            read = partial(_read, job.corpus, records, progress, f"filter {job.filters[number]['name']}")
+            read = partial(
+                _read, job.corpus, records, progress, f"filter {job.filters[number]['name']}"
+            )
             splits = {split: UsableDialogues(read, job.rules, split) for split in SPLITS}
             np.save(folder / f"filter-{number}.npy", filter.survey(splits), allow_pickle=False)
         entries = _read(job.corpus, records, progress, "learning the tokenizer", "train")
         texts = _texts(job, entries, read_filters(job, folder))
-        build(TOKENIZERS, job.tokenizer, texts=_until_trained(texts, progress)).save(folder / TOKENIZER)
+        build(TOKENIZERS, job.tokenizer, texts=_until_trained(texts, progress)).save(
+            folder / TOKENIZER
+        )
         for _ in texts:
             pass  # count also the records that the tokenizer did not read
         (folder / RECORDS).write_text(json.dumps(records))
@@ -48,8 +55,12 @@ def write_draft(job: Job, shards: Path, progress: Progress = no_progress) -> Non
 def read_filters(job: Job, folder: Path) -> list[SurveyedFilter]:
     """Return the job's filters with their surveys from a draft."""
     names = [str(component["name"]) for component in job.filters]
-    surveys = (np.load(folder / f"filter-{number}.npy", allow_pickle=False) for number in range(len(names)))
-    return [SurveyedFilter(*filter) for filter in zip(names, job.build_filters(), surveys, strict=True)]
+    surveys = (
+        np.load(folder / f"filter-{number}.npy", allow_pickle=False) for number in range(len(names))
+    )
+    return [
+        SurveyedFilter(*filter) for filter in zip(names, job.build_filters(), surveys, strict=True)
+    ]
 
 
 def read_records(folder: Path) -> dict[str, int]:
@@ -62,8 +73,12 @@ def total(records: Mapping[str, int]) -> int:
     return sum(records.values())
 
 
-def _read(corpus: Corpus, records: dict[str, int], progress: Progress, task: str, split: str) -> Iterator[Entry]:
-    """Yield the records of a split, report progress against the previous pass, and store their number in `records`."""
+def _read(
+    corpus: Corpus, records: dict[str, int], progress: Progress, task: str, split: str
+) -> Iterator[Entry]:
+    """Yield the records of a split, report progress against the previous pass, and store their
+    number in `records`.
+    """
     task = task if split == "train" else f"{task}, {split}"
     progress(task, 0, records.get(split))
     read = 0
@@ -83,6 +98,8 @@ def _texts(job: Job, train: Iterable[Entry], filters: Sequence[SurveyedFilter]) 
 
 
 def _until_trained(texts: Iterator[str], progress: Progress) -> Iterator[str]:
-    """Yield the texts; after the last one report that the tokenizer is trained, which has no progress of its own."""
+    """Yield the texts; after the last one report that the tokenizer is trained, which has no
+    progress of its own.
+    """
     yield from texts
     progress("training the tokenizer", 0, None)

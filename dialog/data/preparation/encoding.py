@@ -23,13 +23,17 @@ Integers = NDArray[np.int64]
 Arrays = dict[str, NDArray[Any]]
 Counts = Counter[str]
 MARKS = "marks"
-"""[dialogues, 2] hashes of each id and its dialogue's text, to find ids of two dialogues; removed after the merge."""
+"""[dialogues, 2] hashes of each id and its dialogue's text, to find ids of two dialogues; removed
+after the merge.
+"""
 
 
 class DialogueLines(NamedTuple):
-    """The lines of a dialogue in the arrays: facts, one run for each distinct set that a responder knows, then turns.
+    """The lines of a dialogue in the arrays: facts, one run for each distinct set that a responder
+    knows, then turns.
 
-    An example is (first fact, end of the facts, first turn of the context, response), as line numbers.
+    An example is (first fact, end of the facts, first turn of the context, response), as line
+    numbers.
     """
 
     facts: int  # number of lines before the turns
@@ -38,9 +42,16 @@ class DialogueLines(NamedTuple):
 
 
 def encode(
-    kept: Sequence[DialogueWindows], tokenizer: Tokenizer, limits: Limits, *, train: bool, layout: str = ROLES
+    kept: Sequence[DialogueWindows],
+    tokenizer: Tokenizer,
+    limits: Limits,
+    *,
+    train: bool,
+    layout: str = ROLES,
 ) -> tuple[Arrays, Counts]:
-    """Return the flat arrays of a block, with offsets and lines counted from its start, and their counts."""
+    """Return the flat arrays of a block, with offsets and lines counted from its start, and their
+    counts.
+    """
     dialogues = [dialogue_lines(dialogue) for dialogue in kept]
     texts = [line.text for dialogue in dialogues for line in dialogue.lines]
     ids = tokenizer.encode_batch(texts)
@@ -48,10 +59,16 @@ def encode(
     offsets = np.concatenate([[0], ends])
     examples = _examples(dialogues)
     sizes = np.fromiter((len(text.encode()) for text in texts), np.int64, len(texts))
-    unknown = (tokenizer.unknown_bytes(text, tokens) for text, tokens in zip(texts, ids, strict=True))
+    unknown = (
+        tokenizer.unknown_bytes(text, tokens) for text, tokens in zip(texts, ids, strict=True)
+    )
     max_target = limits.max_target if train else None
-    spans = truncate(offsets, examples, max_source=limits.max_source, max_target=max_target, layout=layout)
-    is_turn = np.array([line >= d.facts for d in dialogues for line in range(len(d.lines))], dtype=bool)
+    spans = truncate(
+        offsets, examples, max_source=limits.max_source, max_target=max_target, layout=layout
+    )
+    is_turn = np.array(
+        [line >= d.facts for d in dialogues for line in range(len(d.lines))], dtype=bool
+    )
     counts = Counter(
         {
             "facts": sum(len(dialogue.facts) for dialogue, _ in kept),
@@ -59,12 +76,16 @@ def encode(
             "tokens": int((np.diff(offsets) - 1)[is_turn].sum()),
             "bytes": int(sizes[is_turn].sum()),
             "target bytes": int(sizes[examples[:, 3]].sum()),
-            **_length_counts(spans, truncate(offsets, examples, max_source=None, max_target=None), layout),
+            **_length_counts(
+                spans, truncate(offsets, examples, max_source=None, max_target=None), layout
+            ),
         }
     )
     speakers = (speaker for dialogue in dialogues for speaker in _speakers(dialogue.lines))
     arrays: Arrays = {
-        "ids": np.fromiter(chain.from_iterable((OTHER, *tokens) for tokens in ids), np.int64, int(offsets[-1])),
+        "ids": np.fromiter(
+            chain.from_iterable((OTHER, *tokens) for tokens in ids), np.int64, int(offsets[-1])
+        ),
         "offsets": ends,
         "speakers": np.fromiter(speakers, np.int64, len(texts)),
         "bytes": sizes,
@@ -93,7 +114,9 @@ def dialogue_lines(kept: DialogueWindows) -> DialogueLines:
             run_of[speaker] = runs[own]
         windows.append((*run_of[speaker], first, response))
     number = len(facts)
-    examples = [(start, end, number + first, number + response) for start, end, first, response in windows]
+    examples = [
+        (start, end, number + first, number + response) for start, end, first, response in windows
+    ]
     return DialogueLines(number, [*facts, *dialogue.turns], examples)
 
 
@@ -122,7 +145,9 @@ def _speakers(lines: Sequence[Turn]) -> list[int]:
 
 
 def _marks(dialogue: Dialogue) -> tuple[int, int]:
-    turns, facts = ([(line.speaker, line.text) for line in lines] for lines in (dialogue.turns, dialogue.facts))
+    turns, facts = (
+        [(line.speaker, line.text) for line in lines] for lines in (dialogue.turns, dialogue.facts)
+    )
     return mark(dialogue.id), mark(repr((turns, facts)))
 
 

@@ -18,7 +18,9 @@ from dialog.data.preparation.shards import report_progress, write_shard
 from dialog.errors import UserError
 
 Engine = Callable[[Job, Path, int, Progress], None]
-"""Calls `write_shard(job, shards, index, count)` for every index below the count, on any machine, in any order."""
+"""Calls `write_shard(job, shards, index, count)` for every index below the count, on any machine,
+in any order.
+"""
 INTERVAL = 1.0
 """Seconds between progress reports."""
 RETRIES = 5
@@ -68,10 +70,12 @@ def _exit_with_parent() -> None:
 def on_ray(job: Job, shards: Path, count: int, progress: Progress) -> None:
     """Write each shard as a task of the Ray cluster at `$RAY_ADDRESS`, or of a new local one.
 
-    Ray retries a task whose worker dies. All machines must see the corpus and the cache under the same path.
+    Ray retries a task whose worker dies. All machines must see the corpus and the cache under the
+    same path.
 
     Raises:
-        UserError: Ray is not installed, its cluster cannot be reached or loses a task repeatedly, or as `write_shard`.
+        UserError: Ray is not installed, its cluster cannot be reached or loses a task repeatedly,
+            or as `write_shard`.
     """
     try:
         import ray  # noqa: F401 - checks that it is installed
@@ -99,7 +103,9 @@ def _on_ray(job: Job, shards: Path, count: int, progress: Progress) -> None:
         raise error.cause from error
     except ray.exceptions.RayError as error:
         reason = " ".join(str(error).split())[:200]
-        raise UserError(f"Ray lost a task ({reason}), possibly out of memory; lower --workers") from error
+        raise UserError(
+            f"Ray lost a task ({reason}), possibly out of memory; lower --workers"
+        ) from error
     finally:
         ray.shutdown()
     report_progress(shards, count, progress)

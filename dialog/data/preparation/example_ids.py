@@ -13,8 +13,11 @@ Names = Callable[[str, Collection[int]], Mapping[int, str]]
 
 
 def example_ids(job: Job, split: str, rows: Collection[int]) -> dict[int, str]:
-    """Return the ids ``<dialogue>#<response>`` of rows; reads the corpus again, up to the last of them."""
-    wanted, ids = set(rows), dict[int, str]()
+    """Return the ids ``<dialogue>#<response>`` of rows; reads the corpus again, up to the last of
+    them.
+    """
+    wanted = set(rows)
+    ids = dict[int, str]()
     for row, id in enumerate(_ids(job, split)):
         if row in wanted:
             ids[row] = id
@@ -24,7 +27,11 @@ def example_ids(job: Job, split: str, rows: Collection[int]) -> dict[int, str]:
 
 
 def _ids(job: Job, split: str) -> Iterator[str]:
-    filters = survey_filters(job.build_filters(), job.corpus.dialogues, job.rules) if split == "train" else []
+    filters = (
+        survey_filters(job.build_filters(), job.corpus.dialogues, job.rules)
+        if split == "train"
+        else []
+    )
     for start, entries in blocks(job.corpus.dialogues(split)):
         for dialogue, pairs in filter_block(start, entries, job.rules, filters).dialogues:
             yield from (f"{dialogue.id}#{response}" for _, response in pairs)

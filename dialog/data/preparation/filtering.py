@@ -1,4 +1,6 @@
-"""Filter a block: the dialogues and responses that become examples, the counts of the rest, and remarks."""
+"""Filter a block: the dialogues and responses that become examples, the counts of the rest, and
+remarks.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ class SurveyedFilter:
 
 @dataclass
 class FilteredBlock:
-    """The dialogues of a block that give examples, counts of kept and dropped ones, and the first remarks."""
+    """The dialogues of a block that give examples, counts of kept and dropped ones, and the first
+    remarks.
+    """
 
     dialogues: list[DialogueWindows] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
@@ -40,7 +44,9 @@ class FilteredBlock:
 
 @dataclass(frozen=True)
 class UsableDialogues:
-    """The usable dialogues of a split with their record numbers; each iteration reads the corpus again."""
+    """The usable dialogues of a split with their record numbers; each iteration reads the corpus
+    again.
+    """
 
     read: Callable[[str], Iterable[Entry]]
     rules: ExampleRules
@@ -64,17 +70,21 @@ def survey_filters(
 def filter_block(
     start: int, records: Sequence[Entry], rules: ExampleRules, filters: Sequence[SurveyedFilter]
 ) -> FilteredBlock:
-    """Apply the rules, then the filters (of the training split only), to records numbered from `start`.
+    """Apply the rules, then the filters (of the training split only), to records numbered from
+    `start`.
 
-    A filter's counts are "dropped dialogues: <name>" and "dropped turns: <name>" for dialogues that lose every
-    example, and "dropped examples: <name>" for responses dropped from the other dialogues.
+    A filter's counts are "dropped dialogues: <name>" and "dropped turns: <name>" for dialogues that
+    lose every example, and "dropped examples: <name>" for responses dropped from the other
+    dialogues.
 
     Raises:
         UserError: a malformed record, unless the rules drop them.
     """
     block = FilteredBlock()
     for number, entry in enumerate(records, start):
-        add_remarks(block.remarks, _remarks(entry, None if rules.normalise else rules.max_turn_characters))
+        add_remarks(
+            block.remarks, _remarks(entry, None if rules.normalise else rules.max_turn_characters)
+        )
         dialogue = usable_dialogue(entry, rules, block.counts)
         if dialogue is None:
             continue
@@ -114,7 +124,9 @@ def _filter_dialogue(
     counts: Counter[str],
     example_counts: Counter[str],
 ) -> list[tuple[int, int]]:
-    """Return the pairs that a filter keeps; count a dropped dialogue in `counts`, single ones in `example_counts`."""
+    """Return the pairs that a filter keeps; count a dropped dialogue in `counts`, single ones in
+    `example_counts`.
+    """
     if not pairs:
         return pairs
     dropped = set(filter.filter.drops(filter.survey, number, dialogue))
@@ -122,6 +134,11 @@ def _filter_dialogue(
     if kept:
         example_counts[f"dropped examples: {filter.name}"] += len(pairs) - len(kept)
         return kept
-    counts.update({f"dropped dialogues: {filter.name}": 1, f"dropped turns: {filter.name}": len(dialogue.turns)})
+    counts.update(
+        {
+            f"dropped dialogues: {filter.name}": 1,
+            f"dropped turns: {filter.name}": len(dialogue.turns),
+        }
+    )
     counts.subtract({"dialogues": 1, "turns": len(dialogue.turns)})
     return kept

@@ -27,7 +27,9 @@ def no_progress(task: str, done: int, total: int | None) -> None:
 
 
 class Limits(NamedTuple):
-    """Maximal source ids and target ids of an example; targets are truncated in the training split only."""
+    """Maximal source ids and target ids of an example; targets are truncated in the training split
+    only.
+    """
 
     max_source: int
     max_target: int
@@ -42,9 +44,10 @@ class Job:
         component: The recipe's component that built the corpus.
         tokenizer: A member of `TOKENIZERS` with its arguments.
         rules: How dialogues become examples.
-        limits: Maximal ids of an example, end token included: sources are truncated from the left, training targets
-            from the right.
-        max_dropped: The maximal fraction of records, and of turns, that may be dropped as malformed or empty.
+        limits: Maximal ids of an example, end token included: sources are truncated from the left,
+            training targets from the right.
+        max_dropped: The maximal fraction of records, and of turns, that may be dropped as malformed
+            or empty.
         filters: Members of `FILTERS` with their arguments, for the training split.
         layout: Member of `LAYOUTS`.
     """
@@ -70,7 +73,9 @@ class Job:
         if self.layout not in LAYOUTS:
             raise UserError(f"data.layout is {self.layout!r}; give {' or '.join(LAYOUTS)}")
         if not 0 <= self.max_dropped <= 1:
-            raise UserError(f"data.max_dropped is {self.max_dropped}; set it to a fraction from 0 to 1")
+            raise UserError(
+                f"data.max_dropped is {self.max_dropped}; set it to a fraction from 0 to 1"
+            )
 
 
 class Target(NamedTuple):
@@ -97,7 +102,9 @@ def target_of(job: Job, root: Path) -> Target:
 
 
 def without_paths(component: object) -> object:
-    """Return a component without `path` arguments, also of nested components: moving data changes no fingerprint."""
+    """Return a component without `path` arguments, also of nested components: moving data changes
+    no fingerprint.
+    """
     if isinstance(component, Mapping):
         return {key: without_paths(value) for key, value in component.items() if key != "path"}
     if isinstance(component, list | tuple):

@@ -1,4 +1,6 @@
-"""Merge: concatenate the shards' blocks in corpus order, check the result, and sort it by length."""
+"""Merge: concatenate the shards' blocks in corpus order, check the result, and sort it by
+length.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from dialog.data.tokenizers.tokenizer import Tokenizer
 from dialog.errors import UserError
 
 
-def merge(job: Job, shards: Path, count: int, folder: Path, progress: Progress = no_progress) -> dict[str, object]:
+def merge(
+    job: Job, shards: Path, count: int, folder: Path, progress: Progress = no_progress
+) -> dict[str, object]:
     """Merge `count` shards into the files of `folder`; return the manifest's entries about them.
 
     Raises:
@@ -32,7 +36,10 @@ def merge(job: Job, shards: Path, count: int, folder: Path, progress: Progress =
     folders = [shard_folder(shards, index, count) for index in range(count)]
     for index, shard in enumerate(folders):
         if not shard.is_dir():
-            raise UserError(f"{shards}: shard {index} of {count} is missing; run it with --shard {index}/{count}")
+            raise UserError(
+                f"{shards}: shard {index} of {count} is missing; run it with --shard"
+                f" {index}/{count}"
+            )
     tokenizer = Tokenizer.load(shards / DRAFT / TOKENIZER)
     tokenizer.save(folder / TOKENIZER)
     splits: dict[str, tuple[Counter[str], Remarks]] = {}
@@ -60,8 +67,11 @@ def merge(job: Job, shards: Path, count: int, folder: Path, progress: Progress =
 def _merge_split(
     shards: Sequence[Path], folder: Path, split: str, vocabulary: int, report: Callable[[int], None]
 ) -> tuple[Counter[str], Remarks]:
-    """Append the blocks of all shards in corpus order; shift offsets and lines, which a block counts from 0."""
-    counts, remarks = Counter[str](), Remarks()
+    """Append the blocks of all shards in corpus order; shift offsets and lines, which a block
+    counts from 0.
+    """
+    counts = Counter[str]()
+    remarks = Remarks()
     readers = cycle([read_shard(shard, split, vocabulary) for shard in shards])
     with Appender(folder, split, vocabulary) as files:
         files.append({"offsets": np.zeros(1)})
@@ -70,8 +80,15 @@ def _merge_split(
             arrays = block.arrays
             counts += block.counts
             add_remarks(remarks, block.remarks)
-            files.append({**arrays, "offsets": arrays["offsets"] + ids, "examples": arrays["examples"] + lines})
-            ids, lines = ids + len(arrays["ids"]), lines + len(arrays["speakers"])
+            files.append(
+                {
+                    **arrays,
+                    "offsets": arrays["offsets"] + ids,
+                    "examples": arrays["examples"] + lines,
+                }
+            )
+            ids = ids + len(arrays["ids"])
+            lines = lines + len(arrays["speakers"])
             report(counts["dialogues read"])
     return counts, remarks
 

@@ -1,4 +1,6 @@
-"""Prepare a raw corpus: a draft (filters, tokenizer), shards (token ids) and their merge into one folder."""
+"""Prepare a raw corpus: a draft (filters, tokenizer), shards (token ids) and their merge into one
+folder.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dialog.atomic import folder_lock, partial_folder, publish, remove_partial_folders, remove_unlocked
+from dialog.atomic import (
+    folder_lock,
+    partial_folder,
+    publish,
+    remove_partial_folders,
+    remove_unlocked,
+)
 from dialog.data.preparation.checks import check_counts
 from dialog.data.preparation.draft import write_draft
 from dialog.data.preparation.engines import ENGINES
@@ -23,14 +31,20 @@ MERGED = "whole"
 
 
 def prepare(
-    job: Job, root: Path, *, engine: str = "processes", workers: int = 1, progress: Progress = no_progress
+    job: Job,
+    root: Path,
+    *,
+    engine: str = "processes",
+    workers: int = 1,
+    progress: Progress = no_progress,
 ) -> Path:
     """Return `<root>/<corpus name>-<fingerprint>/` for a `Store`; build it unless it exists.
 
-    The fingerprint covers the corpus (its own fingerprint, its component without `path`) and every setting; engine
-    and workers change no byte. The tokenizer is trained on the training split only. The folder appears complete, by a
-    rename. Leftovers of killed preparations are removed, except shards that another process is writing. Memory grows
-    only with what the tokenizer and the filters hold, not with the corpus.
+    The fingerprint covers the corpus (its own fingerprint, its component without `path`) and every
+    setting; engine and workers change no byte. The tokenizer is trained on the training split only.
+    The folder appears complete, by a rename. Leftovers of killed preparations are removed, except
+    shards that another process is writing. Memory grows only with what the tokenizer and the
+    filters hold, not with the corpus.
 
     Args:
         job: The corpus and its settings.
@@ -40,8 +54,8 @@ def prepare(
         progress: Called with each task's progress.
 
     Raises:
-        UserError: a setting out of range, a corpus that cannot be read or changes meanwhile, a split without examples,
-            a disk that is full or read-only.
+        UserError: a setting out of range, a corpus that cannot be read or changes meanwhile, a
+            split without examples, a disk that is full or read-only.
     """
     job.check()
     target = target_of(job, root)
@@ -56,8 +70,11 @@ def prepare(
     return _checked(target.folder, job) if existing else target.folder
 
 
-def prepare_shard(job: Job, root: Path, index: int, count: int, progress: Progress = no_progress) -> Path:
-    """Write shard `index` of `count` for `merge_shards`; return the shards' folder, or the prepared data if complete.
+def prepare_shard(
+    job: Job, root: Path, index: int, count: int, progress: Progress = no_progress
+) -> Path:
+    """Write shard `index` of `count` for `merge_shards`; return the shards' folder, or the prepared
+    data if complete.
 
     Raises:
         UserError: as `prepare`.
@@ -92,13 +109,17 @@ def merge_shards(job: Job, root: Path, progress: Progress = no_progress) -> Path
 
 
 def _remove_leftovers(target: Target) -> None:
-    """Remove what killed preparations left beside complete data; shards that a process is writing stay."""
+    """Remove what killed preparations left beside complete data; shards that a process is writing
+    stay.
+    """
     remove_unlocked(target.shards)
     remove_partial_folders(target.folder)
 
 
 def _merge(job: Job, target: Target, progress: Progress) -> None:
-    counts = {int(path.name.rpartition("-of-")[2]) for path in target.shards.glob("[0-9]*-of-[0-9]*")}
+    counts = {
+        int(path.name.rpartition("-of-")[2]) for path in target.shards.glob("[0-9]*-of-[0-9]*")
+    }
     if len(counts) != 1:
         existing = ", ".join(f"N = {count}" for count in sorted(counts)) or "none"
         fix = "remove all but those of one N" if counts else "run --shard I/N for every I below N"
@@ -128,14 +149,23 @@ def _checked(folder: Path, job: Job) -> Path:
     return folder
 
 
-def _finish(job: Job, target: Target, partial: Path, shards: Path, count: int, progress: Progress) -> None:
-    """Merge the shards into a folder inside `partial` and publish it, unless the corpus has changed."""
+def _finish(
+    job: Job, target: Target, partial: Path, shards: Path, count: int, progress: Progress
+) -> None:
+    """Merge the shards into a folder inside `partial` and publish it, unless the corpus has
+    changed.
+    """
     merged = partial / MERGED
     merged.mkdir()
     content = merge(job, shards, count, merged, progress)
     if dict(job.corpus.fingerprint()) != target.settings["sources"]:
-        raise UserError(f"{target.folder.name}: the corpus changed while it was read; prepare it again")
-    write_manifest(merged, {"fingerprint": fingerprint(target.settings), "settings": target.settings, **content})
+        raise UserError(
+            f"{target.folder.name}: the corpus changed while it was read; prepare it again"
+        )
+    write_manifest(
+        merged,
+        {"fingerprint": fingerprint(target.settings), "settings": target.settings, **content},
+    )
     if target.folder.exists() and not is_prepared(target.folder):
         shutil.rmtree(target.folder)
     publish(merged, target.folder)
@@ -148,5 +178,6 @@ def _writing(root: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise UserError(
-            f"{root}: prepared data cannot be written there ({error}); make room, or set DIALOG_CACHE to another folder"
+            f"{root}: prepared data cannot be written there ({error}); make room, or set"
+            " DIALOG_CACHE to another folder"
         ) from error

@@ -1,4 +1,6 @@
-"""Shards: shard i of N tokenises the blocks i, i + N, ... of every split, independently of the other shards."""
+"""Shards: shard i of N tokenises the blocks i, i + N, ... of every split, independently of the
+other shards.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,12 @@ def shard_folder(shards: Path, index: int, count: int) -> Path:
     return shards / f"{index}-of-{count}"
 
 
-def write_shard(job: Job, shards: Path, index: int, count: int, progress: Progress = no_progress) -> None:
-    """Write shard `index` of `count` from the draft, unless it exists; its folder appears complete."""
+def write_shard(
+    job: Job, shards: Path, index: int, count: int, progress: Progress = no_progress
+) -> None:
+    """Write shard `index` of `count` from the draft, unless it exists; its folder appears
+    complete.
+    """
     folder = shard_folder(shards, index, count)
     if folder.is_dir():
         return
@@ -58,11 +64,16 @@ def write_shard(job: Job, shards: Path, index: int, count: int, progress: Progre
         for split in ORDER:
             train = split == "train"
             record(split, 0)
-            with Appender(partial, split, len(tokenizer)) as files, _log(partial, split).open("w") as log:
+            with (
+                Appender(partial, split, len(tokenizer)) as files,
+                _log(partial, split).open("w") as log,
+            ):
                 for number, (start, entries) in enumerate(blocks(job.corpus.dialogues(split))):
                     if number % count == index:
                         block = filter_block(start, entries, job.rules, filters if train else ())
-                        arrays, counts = encode(block.dialogues, tokenizer, job.limits, train=train, layout=job.layout)
+                        arrays, counts = encode(
+                            block.dialogues, tokenizer, job.limits, train=train, layout=job.layout
+                        )
                         files.append(arrays)
                         sizes = {name: len(array) for name, array in arrays.items()}
                         log.write(json.dumps([sizes, block.counts + counts, block.remarks]) + "\n")
@@ -72,27 +83,41 @@ def write_shard(job: Job, shards: Path, index: int, count: int, progress: Progre
 def read_shard(shard: Path, split: str, vocabulary: int) -> Iterator[EncodedBlock]:
     """Yield the blocks of one split of a shard."""
     with ExitStack() as stack:
-        files = {name: stack.enter_context(array_file(shard, split, name).open("rb")) for name in dtypes(vocabulary)}
+        files = {
+            name: stack.enter_context(array_file(shard, split, name).open("rb"))
+            for name in dtypes(vocabulary)
+        }
         for line in stack.enter_context(_log(shard, split).open()):
             sizes, counts, remarks = json.loads(line)
-            arrays = {name: np.fromfile(files[name], kind, sizes[name]) for name, kind in dtypes(vocabulary).items()}
+            arrays = {
+                name: np.fromfile(files[name], kind, sizes[name])
+                for name, kind in dtypes(vocabulary).items()
+            }
             yield EncodedBlock(arrays, Counter(counts), remarks)
 
 
 def report_progress(shards: Path, count: int, progress: Progress) -> None:
     """Report how many records the shards have read that other processes write."""
     records: dict[str, dict[str, int]] = {}
-    for pattern in (f".*-of-{count}.*", f"[0-9]*-of-{count}"):  # in this order, a shard renamed meanwhile is not missed
+    # in this order, a shard renamed meanwhile is not missed
+    for pattern in (f".*-of-{count}.*", f"[0-9]*-of-{count}"):
         for path in shards.glob(pattern):
             with suppress(OSError, ValueError):  # just renamed, or just created
                 index = path.name.strip(".").partition("-")[0]
-                records[index] = max(records.get(index, {}), read_records(path), key=total)  # a restart has fewer
+                # a restart has fewer
+                records[index] = max(records.get(index, {}), read_records(path), key=total)
     _report(records.values(), count, read_records(shards / DRAFT), progress)
 
 
-def _report(shards: Collection[Mapping[str, int]], count: int, draft: Mapping[str, int], progress: Progress) -> None:
-    """Report the mean of the records that the shards have read: each reads all, and tokenises its own blocks."""
-    corpus_size = next((total({**records, **draft}) for records in shards if "train" in records), None)
+def _report(
+    shards: Collection[Mapping[str, int]], count: int, draft: Mapping[str, int], progress: Progress
+) -> None:
+    """Report the mean of the records that the shards have read: each reads all, and tokenises its
+    own blocks.
+    """
+    corpus_size = next(
+        (total({**records, **draft}) for records in shards if "train" in records), None
+    )
     progress("tokenising", sum(map(total, shards)) // count, corpus_size)
 
 

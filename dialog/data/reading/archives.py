@@ -1,4 +1,6 @@
-"""Extract selected members of zip and tar archives: regular files only, below one folder, of bounded size."""
+"""Extract selected members of zip and tar archives: regular files only, below one folder, of
+bounded size.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,16 @@ LARGEST = 2**32
 
 
 def unpack(archive: Path, patterns: tuple[str, ...], folder: Path) -> None:
-    """Extract the members of a zip or tar archive whose paths end in a match of one of the patterns.
+    """Extract the members of a zip or tar archive whose paths end in a match of one of the
+    patterns.
 
-    The path below `folder` has as many parts as the pattern. `a.zip!b` selects `b` in the inner archive `a.zip`. Hidden
-    files, which some systems add, are skipped.
+    The path below `folder` has as many parts as the pattern. `a.zip!b` selects `b` in the inner
+    archive `a.zip`. Hidden files, which some systems add, are skipped.
 
     Raises:
-        UserError: a pattern matches nothing; a match is not a regular file, points out of the archive, or is listed
-            twice; the archive is damaged; or it yields more than 4 GiB, or more than 64 MiB and 300 times its size.
+        UserError: a pattern matches nothing; a match is not a regular file, points out of the
+            archive, or is listed twice; the archive is damaged; or it yields more than 4 GiB, or
+            more than 64 MiB and 300 times its size.
     """
     remaining = max(BOMB_SIZE, min(LARGEST, BOMB_RATIO * archive.stat().st_size))
     try:
@@ -81,7 +85,9 @@ def _copy(source: IO[bytes], target: Path, remaining: int) -> int:
         while part := source.read(CHUNK):
             remaining -= len(part)
             if remaining < 0:
-                raise UserError(f"{target.name} is too large for an archive of this size; it is not unpacked")
+                raise UserError(
+                    f"{target.name} is too large for an archive of this size; it is not unpacked"
+                )
             file.write(part)
     return remaining
 
@@ -91,11 +97,19 @@ def _members(archive: IO[bytes]) -> Iterator[Members]:
     """Open an archive and map its files; the last of several with one path counts."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as opened:
-            yield {name: partial(opened.open, name) for name in opened.namelist() if not name.endswith("/")}
+            yield {
+                name: partial(opened.open, name)
+                for name in opened.namelist()
+                if not name.endswith("/")
+            }
     else:
         archive.seek(0)
         with tarfile.open(fileobj=archive) as opened:
-            yield {member.name: partial(_open_regular, opened, member) for member in opened if not member.isdir()}
+            yield {
+                member.name: partial(_open_regular, opened, member)
+                for member in opened
+                if not member.isdir()
+            }
 
 
 def _open_regular(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:

@@ -21,7 +21,8 @@ class RemoteFile:
         addresses: Its URLs; each is tried until one succeeds.
         checksum: SHA-256 (64 hexadecimal digits), or object id in a git repository (40 digits).
         name: Path in the corpus folder; "" for an archive, whose `members` are extracted instead.
-        members: Patterns of the members to extract from an archive, as `archives.unpack` defines them.
+        members: Patterns of the members to extract from an archive, as `archives.unpack` defines
+            them.
     """
 
     addresses: tuple[str, ...]
@@ -62,7 +63,10 @@ def all_files(corpus: str, source: DownloadSource) -> list[RemoteFile]:
         return list(source.files)
     lines = (CHECKSUMS / f"{corpus}.txt").read_text(encoding="utf-8").splitlines()
     rows = (line.split("  ", 1) for line in lines)
-    return [*source.files, *(RemoteFile((source.root + path,), checksum, path) for checksum, path in rows)]
+    return [
+        *source.files,
+        *(RemoteFile((source.root + path,), checksum, path) for checksum, path in rows),
+    ]
 
 
 DOWNLOADS: Mapping[str, DownloadSource] = MappingProxyType(
@@ -87,8 +91,10 @@ DOWNLOADS: Mapping[str, DownloadSource] = MappingProxyType(
             files=tuple(
                 RemoteFile(
                     (
-                        f"{GITHUB}/thu-coai/CrossWOZ/df82c9fdff91b9b130f2d6b89110d3870ba6260e/data/crosswoz"
-                        f"/{split}.json.zip",
+                        (
+                            f"{GITHUB}/thu-coai/CrossWOZ/df82c9fdff91b9b130f2d6b89110d3870ba6260e/data/crosswoz"
+                            f"/{split}.json.zip"
+                        ),
                     ),
                     checksum,
                     members=(f"{split}.json",),
@@ -111,7 +117,10 @@ DOWNLOADS: Mapping[str, DownloadSource] = MappingProxyType(
                         "https://web.archive.org/web/20220516002703id_/http://yanran.li/files/ijcnlp_dailydialog.zip",
                     ),
                     "c641e88cbf21fd7c1b57289387f9107d33fe8685a2b37fe8066b82776535ea89",
-                    members=tuple(f"{split}.zip!{split}/dialogues_*.txt" for split in ("train", "validation", "test")),
+                    members=tuple(
+                        f"{split}.zip!{split}/dialogues_*.txt"
+                        for split in ("train", "validation", "test")
+                    ),
                 ),
             ),
         ),
@@ -174,14 +183,18 @@ DOWNLOADS: Mapping[str, DownloadSource] = MappingProxyType(
             licence="BSD 3-Clause",
             page="https://github.com/jfainberg/self_dialogue_corpus",
             holds="the repository's folder corpus and blocked_workers.txt",
-            root=f"{GITHUB}/jfainberg/self_dialogue_corpus/113a1b0ff10308f1227c13a4aaded9bc85577816/",
+            root=(
+                f"{GITHUB}/jfainberg/self_dialogue_corpus/113a1b0ff10308f1227c13a4aaded9bc85577816/"
+            ),
         ),
         "sgd": DownloadSource(
             licence="CC BY-SA 4.0",
             page="https://github.com/google-research-datasets/dstc8-schema-guided-dialogue",
             holds="train/dialogues_001.json and its siblings",
-            root=f"{GITHUB}/google-research-datasets/dstc8-schema-guided-dialogue"
-            "/e852981ae34990f4358979625854259302feaa78/",
+            root=(
+                f"{GITHUB}/google-research-datasets/dstc8-schema-guided-dialogue"
+                "/e852981ae34990f4358979625854259302feaa78/"
+            ),
         ),
         "switchboard": DownloadSource(
             licence="LDC User Agreement, to be signed and paid for",
@@ -190,7 +203,10 @@ DOWNLOADS: Mapping[str, DownloadSource] = MappingProxyType(
         ),
         "switchboard_ms98": DownloadSource(
             licence="none stated, for research",
-            page="https://isip.piconepress.com/projects/switchboard (switchboard_word_alignments.tar.gz)",
+            page=(
+                "https://isip.piconepress.com/projects/switchboard"
+                " (switchboard_word_alignments.tar.gz)"
+            ),
             holds="the folder swb_ms98_transcriptions",
         ),
         "taskmaster": DownloadSource(
@@ -214,7 +230,8 @@ DOWNLOADS: Mapping[str, DownloadSource] = MappingProxyType(
 )
 """Download sources by corpus name.
 
-Checksums are those that ParlAI (facebookresearch/ParlAI, a29567f), Hugging Face's `dataset_infos.json`
-(huggingface/datasets, 0197cdf and 040102f) or, for `cornell`, JuliaText/CorpusLoaders.jl publish. Those of files of a
-repository were computed from it at the commit in the URL.
+Checksums are those that ParlAI (facebookresearch/ParlAI, a29567f), Hugging Face's
+`dataset_infos.json` (huggingface/datasets, 0197cdf and 040102f) or, for `cornell`,
+JuliaText/CorpusLoaders.jl publish. Those of files of a repository were computed from it at the
+commit in the URL.
 """

@@ -1,4 +1,6 @@
-"""Download corpora once into the user's cache: checksums verified, archives unpacked, folders complete or absent."""
+"""Download corpora once into the user's cache: checksums verified, archives unpacked, folders
+complete or absent.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ CHUNK = 2**16
 
 
 def corpus_folder(corpus: str, path: str | None, root: Path) -> Path | None:
-    """Return the folder of a corpus: `path`, else `$DIALOG_DATA/<corpus>`, else `<root>/<corpus>` for downloads.
+    """Return the folder of a corpus: `path`, else `$DIALOG_DATA/<corpus>`, else `<root>/<corpus>`
+    for downloads.
 
     None for a corpus without download source if neither `path` nor `DIALOG_DATA` is set.
     """
@@ -38,11 +41,13 @@ def corpus_folder(corpus: str, path: str | None, root: Path) -> Path | None:
 def ensure_downloaded(corpus: str, folder: Path | None, root: Path) -> None:
     """Download a corpus if `folder` is its download folder and does not exist.
 
-    A folder appears by a rename, complete. After an interruption the files that were already complete are kept. One of
-    several processes downloads, the others wait. `DIALOG_OFFLINE=1` forbids downloads.
+    A folder appears by a rename, complete. After an interruption the files that were already
+    complete are kept. One of several processes downloads, the others wait. `DIALOG_OFFLINE=1`
+    forbids downloads.
 
     Raises:
-        UserError: with instructions; the corpus needs a manual download, is unreachable, or has a wrong checksum.
+        UserError: with instructions; the corpus needs a manual download, is unreachable, or has a
+            wrong checksum.
     """
     if corpus not in DOWNLOADS or folder != root / corpus or folder.is_dir():
         return
@@ -58,7 +63,9 @@ def ensure_downloaded(corpus: str, folder: Path | None, root: Path) -> None:
             if not folder.is_dir():
                 _download(corpus, source, folder)
     except OSError as error:
-        raise UserError(f"{folder}: cannot be written ({error}); set DIALOG_CACHE to another folder") from error
+        raise UserError(
+            f"{folder}: cannot be written ({error}); set DIALOG_CACHE to another folder"
+        ) from error
 
 
 def is_offline() -> bool:
@@ -69,15 +76,17 @@ def is_offline() -> bool:
 def manual_instructions(corpus: str, source: DownloadSource) -> str:
     """Return how a user can provide the corpus."""
     return (
-        f"get it from {source.page}, so that a folder DIR holds {source.holds}, and set data.path=DIR "
-        f"(or DIALOG_DATA to the folder that has it as {corpus})"
+        f"get it from {source.page}, so that a folder DIR holds {source.holds}, and set"
+        f" data.path=DIR (or DIALOG_DATA to the folder that has it as {corpus})"
     )
 
 
 def _download(corpus: str, source: DownloadSource, folder: Path) -> None:
     from tqdm import tqdm
 
-    tqdm.write(f"downloading {corpus} from {source.page}; licence: {source.licence}", file=sys.stderr)
+    tqdm.write(
+        f"downloading {corpus} from {source.page}; licence: {source.licence}", file=sys.stderr
+    )
     partial = folder.with_name(f".{corpus}.partial")
     ready = partial / "ready"
     shutil.rmtree(ready, ignore_errors=True)
@@ -116,13 +125,19 @@ def _retrieve(address: str, checksum: str, folder: Path) -> Path:
     loader = pooch.HTTPDownloader(progressbar=bar, chunk_size=CHUNK, timeout=TIMEOUT)
     try:
         with bar:
-            path = Path(pooch.retrieve(address, known_hash=None, fname=name, path=folder / checksum, downloader=loader))
+            path = Path(
+                pooch.retrieve(
+                    address, known_hash=None, fname=name, path=folder / checksum, downloader=loader
+                )
+            )
     except RequestException as error:
         raise UserError(f"{address} cannot be downloaded ({_reason(error)})") from error
     actual = _checksum(path, checksum)
     if actual != checksum:
         path.unlink()
-        raise UserError(f"{address} has the checksum {actual} instead of {checksum}; the file was removed")
+        raise UserError(
+            f"{address} has the checksum {actual} instead of {checksum}; the file was removed"
+        )
     return path
 
 
@@ -134,12 +149,22 @@ def _reason(error: RequestException) -> str:
         return f"HTTP {error.response.status_code}"
     if isinstance(error, Timeout):
         return "timeout"
-    return "no connection" if isinstance(error, ConnectionError) else f"{type(error).__name__}: the transfer broke off"
+    return (
+        "no connection"
+        if isinstance(error, ConnectionError)
+        else f"{type(error).__name__}: the transfer broke off"
+    )
 
 
 def _checksum(path: Path, expected: str) -> str:
-    """Return SHA-256 or, if expected, git's object id: the SHA-1 of `blob <size>`, a zero byte and the content."""
-    digest = hashlib.sha256() if len(expected) == 64 else hashlib.sha1(b"blob %d\0" % path.stat().st_size)
+    """Return SHA-256 or, if expected, git's object id: the SHA-1 of `blob <size>`, a zero byte and
+    the content.
+    """
+    digest = (
+        hashlib.sha256()
+        if len(expected) == 64
+        else hashlib.sha1(b"blob %d\0" % path.stat().st_size)
+    )
     with path.open("rb") as file:
         while part := file.read(CHUNK):
             digest.update(part)

@@ -1,4 +1,6 @@
-"""Find and open untrusted files: regular files only, read completely, decompressed within bounded memory."""
+"""Find and open untrusted files: regular files only, read completely, decompressed within bounded
+memory.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 LONGEST_LINE = 64 * 2**20
 BOMB_RATIO = 300
 BOMB_SIZE = 64 * 2**20
-"""A compressed file that yields more than `BOMB_SIZE` bytes and `BOMB_RATIO` times its own size is an error."""
+"""A compressed file that yields more than `BOMB_SIZE` bytes and `BOMB_RATIO` times its own size is
+an error.
+"""
 
 
 def require_file(path: Path, hint: str) -> None:
@@ -35,7 +39,9 @@ def require_file(path: Path, hint: str) -> None:
     except FileNotFoundError as error:
         raise UserError(f"{path} does not exist; {hint}") from error
     except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read ({getattr(error, 'strerror', error)}); {hint}") from error
+        raise UserError(
+            f"{path} cannot be read ({getattr(error, 'strerror', error)}); {hint}"
+        ) from error
 
 
 def find_file(folder: Path, name: str, hint: str) -> Path:
@@ -44,7 +50,9 @@ def find_file(folder: Path, name: str, hint: str) -> Path:
     Raises:
         UserError: the file is missing, or exists in more than one form.
     """
-    paths = [path for suffix in ("", *COMPRESSED) if os.path.exists(path := folder / (name + suffix))]
+    paths = [
+        path for suffix in ("", *COMPRESSED) if os.path.exists(path := folder / (name + suffix))
+    ]
     if len(paths) > 1:
         raise UserError(f"{paths[0]} and {paths[1].name} are both there; keep only one")
     path = paths[0] if paths else folder / name
@@ -67,38 +75,54 @@ def find_files(folder: Path, pattern: str, hint: str) -> list[Path]:
 def find_names(folder: Path, pattern: str) -> list[str]:
     """Return the sorted paths below a folder, without .gz, .xz or .zst, that match a pattern.
 
-    The parts of a pattern are `fnmatch` patterns, or `**` for any number of folders. Hidden names, which start with a
-    full stop, never match.
+    The parts of a pattern are `fnmatch` patterns, or `**` for any number of folders. Hidden names,
+    which start with a full stop, never match.
 
     Raises:
         UserError: a folder cannot be read.
     """
-    return sorted({path.relative_to(folder).as_posix() for path in _matches(folder, pattern.split("/"))})
+    return sorted(
+        {path.relative_to(folder).as_posix() for path in _matches(folder, pattern.split("/"))}
+    )
 
 
 def _matches(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
-    """Yield the paths below a folder that match the parts of a pattern, without .gz, .xz or .zst."""
+    """Yield the paths below a folder that match the parts of a pattern, without .gz, .xz or
+    .zst.
+    """
     first, *rest = parts
     try:
         with os.scandir(folder) as scan:
             visible = (entry for entry in scan if not entry.name.startswith("."))
-            entries = [(entry.name, entry.is_dir(follow_symlinks=first != "**")) for entry in visible]
+            entries = [
+                (entry.name, entry.is_dir(follow_symlinks=first != "**")) for entry in visible
+            ]
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
-        raise UserError(f"{folder} cannot be read ({error.strerror}); check its permissions") from error
+        raise UserError(
+            f"{folder} cannot be read ({error.strerror}); check its permissions"
+        ) from error
     if first == "**":
         yield from _matches(folder, rest)
     for name, is_folder in entries:
         if not rest:
-            yield from (folder / name.removesuffix(end) for end in ("", *COMPRESSED) if fnmatchcase(name, first + end))
+            yield from (
+                folder / name.removesuffix(end)
+                for end in ("", *COMPRESSED)
+                if fnmatchcase(name, first + end)
+            )
         elif is_folder and (first == "**" or fnmatchcase(name, first)):
             yield from _matches(folder / name, parts if first == "**" else rest)
 
 
 def all_or_none(folder: Path, names: Sequence[str]) -> list[Path]:
-    """Return the paths of files that belong together (see `find_file`), or an empty list if all are missing."""
-    if not any(os.path.exists(folder / (name + end)) for name in names for end in ("", *COMPRESSED)):
+    """Return the paths of files that belong together (see `find_file`), or an empty list if all are
+    missing.
+    """
+    if not any(
+        os.path.exists(folder / (name + end)) for name in names for end in ("", *COMPRESSED)
+    ):
         return []
     return [find_file(folder, name, f"it belongs with {', '.join(names)}") for name in names]
 
@@ -114,8 +138,8 @@ def raw_lines(path: Path, encoding: str | None = None) -> Iterator[bytes]:
     With `encoding`, lines are converted from it to UTF-8.
 
     Raises:
-        UserError: with the path; the file is damaged or truncated, has a line of more than 64 MiB, or is a
-            decompression bomb.
+        UserError: with the path; the file is damaged or truncated, has a line of more than 64 MiB,
+            or is a decompression bomb.
     """
     total = 0
     with _opened(path) as file:
@@ -125,7 +149,10 @@ def raw_lines(path: Path, encoding: str | None = None) -> Iterator[bytes]:
             total += len(line)
             check_decompressed_size(path, total, size)
             if len(line) > LONGEST_LINE:
-                raise UserError(f"{path}: a line is longer than {LONGEST_LINE:,} bytes; is this a text of lines?")
+                raise UserError(
+                    f"{path}: a line is longer than {LONGEST_LINE:,} bytes; is this a text of"
+                    " lines?"
+                )
             yield line
 
 
@@ -142,7 +169,9 @@ def has_utf16_mark(path: Path) -> bool:
 
 
 def read_chunks(path: Path) -> Iterator[bytes]:
-    """Yield the content of a file in chunks, decompressed according to its suffix; errors as in `raw_lines`."""
+    """Yield the content of a file in chunks, decompressed according to its suffix; errors as in
+    `raw_lines`.
+    """
     total = 0
     with _opened(path) as file:
         size = path.stat().st_size
@@ -172,12 +201,15 @@ def _read_errors_as_user_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
-    """Open a file, decompressed according to its suffix; its first `BOMB_SIZE` bytes are tested for a bomb."""
+    """Open a file, decompressed according to its suffix; its first `BOMB_SIZE` bytes are tested for
+    a bomb.
+    """
     with _read_errors_as_user_errors(path), path.open("rb") as packed:
         if path.suffix not in COMPRESSED:
             yield packed
             return
-        with _decompressed(packed, path.suffix) as file:  # reading short lines up to the limit could take hours
+        # reading short lines up to the limit could take hours
+        with _decompressed(packed, path.suffix) as file:
             total = sum(len(file.read(2**20)) for _ in range(BOMB_SIZE // 2**20 + 1))
             check_decompressed_size(path, total, packed.tell())
         packed.seek(0)
@@ -205,7 +237,13 @@ def _open_zst(packed: BinaryIO) -> BinaryIO:
     return cast(BinaryIO, zstd.open(packed))
 
 
-def check_decompressed_size(path: Path, decompressed: int, size: int, fix: str = "unpack it yourself") -> None:
-    """Raise a UserError if the number of bytes that a file of `size` bytes has yielded shows a decompression bomb."""
+def check_decompressed_size(
+    path: Path, decompressed: int, size: int, fix: str = "unpack it yourself"
+) -> None:
+    """Raise a UserError if the number of bytes that a file of `size` bytes has yielded shows a
+    decompression bomb.
+    """
     if decompressed > BOMB_SIZE and decompressed > BOMB_RATIO * size:
-        raise UserError(f"{path} gives more than {BOMB_RATIO} times its size; {fix} if that is right")
+        raise UserError(
+            f"{path} gives more than {BOMB_RATIO} times its size; {fix} if that is right"
+        )

@@ -1,4 +1,7 @@
-"""Strict JSON: no repeated keys, finite numbers only. Long files are parsed one member at a time."""
+"""Strict JSON: no repeated keys, finite numbers only.
+
+Long files are parsed one member at a time.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +24,15 @@ WHITE = frozenset(" \t\n\r")
 
 
 def json_members(path: Path) -> Iterator[tuple[str, Json | UserError]]:
-    """Yield (key, value) for each member of a file that is one JSON object or array, parsed as by `parse_json`.
+    """Yield (key, value) for each member of a file that is one JSON object or array, parsed as by
+    `parse_json`.
 
-    One member is in memory at a time. The key of an array member is its number, counted from 1. A member that is valid
-    but not strict JSON yields its UserError as the value.
+    One member is in memory at a time. The key of an array member is its number, counted from 1. A
+    member that is valid but not strict JSON yields its UserError as the value.
 
     Raises:
-        UserError: with the path; the file is not JSON, holds another value, or has a member of more than 64 Mi
-            characters.
+        UserError: with the path; the file is not JSON, holds another value, or has a member of more
+            than 64 Mi characters.
     """
     text = _JsonReader(path)
     opening = text.upcoming()
@@ -96,7 +100,8 @@ class _JsonReader:
             raise self.error(json.JSONDecodeError(message, self.text, self.at))
 
     def value(self) -> Json | UserError:
-        """Parse the next value; return an error if it is valid but not strict JSON, raise it if it is invalid.
+        """Parse the next value; return an error if it is valid but not strict JSON, raise it if it
+        is invalid.
 
         A number is complete only when another character follows it.
         """
@@ -105,13 +110,18 @@ class _JsonReader:
                 value, end = DECODER.raw_decode(self.text, self.at)
             except (ValueError, RecursionError) as error:
                 if (lenient_end := self._lenient_end(error)) is not None:
-                    not_strict, self.at = self.error(error), lenient_end
+                    not_strict = self.error(error)
+                    self.at = lenient_end
                     return not_strict
                 if len(self.text) - self.at > LONGEST_LINE or not self._read_more():
                     raise self.error(error) from error
             else:
                 after = self.text[end : end + 1]
-                if type(value) not in (int, float) or (after and after in ",]} \t\n\r") or not self._read_more():
+                if (
+                    type(value) not in (int, float)
+                    or (after and after in ",]} \t\n\r")
+                    or not self._read_more()
+                ):
                     self.at = end
                     return value
 
@@ -133,8 +143,11 @@ class _JsonReader:
         return None
 
     def _read_more(self) -> bool:
-        """Drop the text before `at` and at least double the rest; return False at the end of the file."""
-        read, rest = self.text[: self.at], self.text[self.at :]
+        """Drop the text before `at` and at least double the rest; return False at the end of the
+        file.
+        """
+        read = self.text[: self.at]
+        rest = self.text[self.at :]
         more: list[str] = []
         size = 0
         for chunk in self.chunks:
@@ -144,9 +157,12 @@ class _JsonReader:
                 break
         if not more:
             return False
-        self.characters = len(read) - 1 - read.rfind("\n") + (0 if "\n" in read else self.characters)
+        self.characters = (
+            len(read) - 1 - read.rfind("\n") + (0 if "\n" in read else self.characters)
+        )
         self.lines += read.count("\n")
-        self.text, self.at = "".join([rest, *more]), 0
+        self.text = "".join([rest, *more])
+        self.at = 0
         return True
 
 
@@ -161,14 +177,17 @@ def _text_chunks(path: Path) -> Iterator[str]:
             text = decoder.decode(chunk, final=not chunk and (number > 0 or not raw))
         except UnicodeDecodeError as error:
             byte = read - pending + error.start + 1
-            raise UserError(f"{path}: byte {byte} is not UTF-8; convert the file to UTF-8") from error
+            raise UserError(
+                f"{path}: byte {byte} is not UTF-8; convert the file to UTF-8"
+            ) from error
         read += len(chunk)
         if text:
             yield text
 
 
 def parse_json(text: str, place: str) -> Json:
-    """Parse strict JSON: NaN, infinities, repeated keys, huge numbers and too deep nesting are errors.
+    """Parse strict JSON: NaN, infinities, repeated keys, huge numbers and too deep nesting are
+    errors.
 
     Raises:
         UserError: with the place.
@@ -180,7 +199,9 @@ def parse_json(text: str, place: str) -> Json:
 
 
 def _json_error(error: Exception, place: str, lines: int = 0, characters: int = 0) -> UserError:
-    """Return the error for text that follows `lines` lines, and `characters` characters of its first line."""
+    """Return the error for text that follows `lines` lines, and `characters` characters of its
+    first line.
+    """
     if not isinstance(error, json.JSONDecodeError):
         return UserError(f"{place}: not JSON that can be read: {error}")
     line = lines + error.lineno
@@ -212,5 +233,7 @@ def _repeated_key(key: str) -> ValueError:
     return ValueError(f"the key {key!r} is repeated")
 
 
-DECODER = json.JSONDecoder(parse_constant=_reject_constant, parse_float=_finite_float, object_pairs_hook=_unique_keys)
+DECODER = json.JSONDecoder(
+    parse_constant=_reject_constant, parse_float=_finite_float, object_pairs_hook=_unique_keys
+)
 LENIENT = json.JSONDecoder()

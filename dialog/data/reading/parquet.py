@@ -15,11 +15,15 @@ if TYPE_CHECKING:
     from pyarrow.parquet import ColumnChunkMetaData
 
 INSTALL = "install dialog-seq2seq[hf]"
-BATCH_ROWS, BATCH_BYTES = 1000, 2**24
+BATCH_ROWS = 1000
+BATCH_BYTES = 2**24
 """Most rows of a batch, and about its most bytes; a larger row is a batch of its own."""
 PLAIN_BATCH_ROWS = 128
-"""Most rows of a batch if some columns are read without their dictionary: their size is not known in advance."""
-INDEX_BYTES, SMALL_CHUNK = 4, 2**23
+"""Most rows of a batch if some columns are read without their dictionary: their size is not known
+in advance.
+"""
+INDEX_BYTES = 4
+SMALL_CHUNK = 2**23
 """Most bytes of a dictionary index, and of a column chunk whose dictionary is cheap to build."""
 FIX = "give it as JSON lines"
 
@@ -32,13 +36,16 @@ def read_rows(path: Path, columns: list[str]) -> Iterator[tuple[str, RowOrError]
     """Yield (file:row number, row) for the rows of a Parquet file, one batch in memory at a time.
 
     Raises:
-        UserError: with the path; the file is damaged, has a row of more than 64 MiB, or is a decompression bomb.
+        UserError: with the path; the file is damaged, has a row of more than 64 MiB, or is a
+            decompression bomb.
     """
     number = 0
     try:
         for batch, plain in _batches(path, columns):
             if sum(map(_decoded_bytes, batch.columns)) > LONGEST_LINE:
-                raise UserError(f"{path}:{number + 1}: a row of more than {LONGEST_LINE:,} bytes; split it")
+                raise UserError(
+                    f"{path}:{number + 1}: a row of more than {LONGEST_LINE:,} bytes; split it"
+                )
             for row in _python_rows(_without_dictionaries(batch, plain)):
                 number += 1
                 yield f"{path}:{number}", row
@@ -54,19 +61,27 @@ def read_rows(path: Path, columns: list[str]) -> Iterator[tuple[str, RowOrError]
 
 
 def _batches(path: Path, columns: list[str]) -> Iterator[tuple[RecordBatch, Schema]]:
-    """Yield batches of bounded size, each with the schema that its columns have without dictionaries."""
+    """Yield batches of bounded size, each with the schema that its columns have without
+    dictionaries.
+    """
     from pyarrow import array
     from pyarrow.parquet import ParquetFile
 
-    decoded, packed = 0, path.stat().st_size
+    decoded = 0
+    packed = path.stat().st_size
     with ParquetFile(path) as file:
-        plain, metadata = file.schema_arrow, file.metadata
+        plain = file.schema_arrow
+        metadata = file.metadata
         selected = columns if set(columns) <= set(plain.names) else None
         groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
     check_decompressed_size(path, sum(group.total_byte_size for group in groups), packed, FIX)
     for index, group in enumerate(groups):
         chunks = [group.column(number) for number in range(group.num_columns)]
-        texts = [chunk for chunk in chunks if chunk.physical_type == "BYTE_ARRAY" and chunk.has_dictionary_page]
+        texts = [
+            chunk
+            for chunk in chunks
+            if chunk.physical_type == "BYTE_ARRAY" and chunk.has_dictionary_page
+        ]
         as_dictionary = [chunk.path_in_schema for chunk in texts if _keeps_dictionary(chunk)]
         most = BATCH_ROWS if len(as_dictionary) == len(texts) else PLAIN_BATCH_ROWS
         count = max(1, min(most, BATCH_BYTES * group.num_rows // max(1, group.total_byte_size)))
@@ -81,17 +96,22 @@ def _batches(path: Path, columns: list[str]) -> Iterator[tuple[RecordBatch, Sche
 
 
 def _keeps_dictionary(chunk: ColumnChunkMetaData) -> bool:
-    """Return whether to read a dictionary-encoded chunk as a dictionary, so that repeated texts are held once.
+    """Return whether to read a dictionary-encoded chunk as a dictionary, so that repeated texts are
+    held once.
 
-    A writer whose dictionary grows too large continues with plain texts. Building a dictionary of those takes more
-    memory and time than the texts themselves, unless they are few.
+    A writer whose dictionary grows too large continues with plain texts. Building a dictionary of
+    those takes more memory and time than the texts themselves, unless they are few.
     """
     pages = chunk.total_compressed_size - (chunk.data_page_offset - chunk.dictionary_page_offset)
-    return bool(pages <= INDEX_BYTES * chunk.num_values or chunk.total_uncompressed_size <= SMALL_CHUNK)
+    return bool(
+        pages <= INDEX_BYTES * chunk.num_values or chunk.total_uncompressed_size <= SMALL_CHUNK
+    )
 
 
 def _without_dictionaries(batch: RecordBatch, plain: Schema) -> RecordBatch:
-    """Cast dictionary columns to plain texts; unchanged if Arrow cannot cast, which makes conversion slower."""
+    """Cast dictionary columns to plain texts; unchanged if Arrow cannot cast, which makes
+    conversion slower.
+    """
     from pyarrow import ArrowNotImplementedError, schema
 
     fields = schema([plain.field(name) for name in batch.schema.names])
@@ -110,18 +130,28 @@ def _decoded_bytes(column: Array) -> int:
         return int(compute.sum(lengths).as_py() or 0)
     if types.is_struct(column.type):
         return sum(map(_decoded_bytes, column.flatten()))
-    lists = (types.is_list, types.is_large_list, types.is_fixed_size_list, types.is_list_view, types.is_large_list_view)
+    lists = (
+        types.is_list,
+        types.is_large_list,
+        types.is_fixed_size_list,
+        types.is_list_view,
+        types.is_large_list_view,
+    )
     if any(is_list(column.type) for is_list in lists):
         return _decoded_bytes(column.flatten())
     return int(column.nbytes)
 
 
 def _python_rows(batch: RecordBatch) -> list[RowOrError]:
-    """Convert a batch to Python rows; one by one if a text is not UTF-8, which Parquet does not check."""
+    """Convert a batch to Python rows; one by one if a text is not UTF-8, which Parquet does not
+    check.
+    """
     try:
         rows: list[RowOrError] = batch.to_pylist()
     except UnicodeDecodeError as error:
         if batch.num_rows == 1:
             return [error]
-        rows = [row for number in range(batch.num_rows) for row in _python_rows(batch.slice(number, 1))]
+        rows = [
+            row for number in range(batch.num_rows) for row in _python_rows(batch.slice(number, 1))
+        ]
     return rows

@@ -1,4 +1,6 @@
-"""Word vectors in text form: one word and its numbers per line, as word2vec and GloVe write them."""
+"""Word vectors in text form: one word and its numbers per line, as word2vec and GloVe write
+them.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ class WordVectors(NamedTuple):
 
 
 def check_vectors(path: Path, size: int) -> bool:
-    """Check that a file holds vectors of `size` numbers; return whether it starts with word2vec's line of counts.
+    """Check that a file holds vectors of `size` numbers; return whether it starts with word2vec's
+    line of counts.
 
     Raises:
         UserError: the file does not exist, or its vectors have another size.
@@ -36,16 +39,18 @@ def check_vectors(path: Path, size: int) -> bool:
     header = len(fields) == 2 and all(field.isdigit() for field in fields)
     numbers = int(fields[1]) if header else len(fields) - 1
     if numbers != size:
-        raise UserError(f"{path}:1: vectors of {max(numbers, 0)} numbers; model.embedding_size is {size}")
+        raise UserError(
+            f"{path}:1: vectors of {max(numbers, 0)} numbers; model.embedding_size is {size}"
+        )
     return header
 
 
 def find_vectors(path: Path, size: int, words: Container[str]) -> WordVectors:
     """Read the vectors of the requested words; the first line of a repeated word counts.
 
-    The last `size` fields of a line are the vector, so words may contain spaces, as in GloVe. A line is malformed if it
-    has too few fields, if its word is not UTF-8, or if the word is requested and a number is not finite; numbers of
-    other words are not parsed.
+    The last `size` fields of a line are the vector, so words may contain spaces, as in GloVe. A
+    line is malformed if it has too few fields, if its word is not UTF-8, or if the word is
+    requested and a number is not finite; numbers of other words are not parsed.
 
     Raises:
         UserError: as in `check_vectors`.

@@ -17,8 +17,8 @@ MEMORY = 2**28
 class XzReader(RawIOBase):
     """Decompressed content of all concatenated xz streams of a file.
 
-    `lzma.open` would silently stop at junk after the first stream or at a damaged second one. Streams may be followed
-    by padding: zero bytes, in multiples of four, as the format defines.
+    `lzma.open` would silently stop at junk after the first stream or at a damaged second one.
+    Streams may be followed by padding: zero bytes, in multiples of four, as the format defines.
 
     Args:
         packed: The compressed file.
@@ -55,8 +55,11 @@ class XzReader(RawIOBase):
                 return len(data)
 
     def _next_stream_start(self) -> bytes:
-        """Skip the padding after a stream and return the first bytes behind it; none at the end of the file."""
-        padding, more = 0, self.stream.unused_data or self.packed.read(CHUNK)
+        """Skip the padding after a stream and return the first bytes behind it; none at the end of
+        the file.
+        """
+        padding = 0
+        more = self.stream.unused_data or self.packed.read(CHUNK)
         while more and not more.strip(b"\0"):
             padding += len(more)
             more = self.packed.read(CHUNK)

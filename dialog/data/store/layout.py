@@ -19,20 +19,26 @@ Integers = NDArray[np.int64]
 RoleIds = Iterable[tuple[bool, Sequence[int]]]
 """For each line, whether it is the responder's, and its token ids."""
 
-ROLES, SEPARATED = "roles", "separated"
+ROLES = "roles"
+SEPARATED = "separated"
 LAYOUTS = (ROLES, SEPARATED)
-"""Layouts of a source: `<self> ids <other> ids </s>`, or `ids <unk> ids` without roles and end token.
+"""Layouts of a source: `<self> ids <other> ids </s>`, or `ids <unk> ids` without roles and end
+token.
 
-`separated` is ParlAI's history of lines joined by a line feed that the vocabulary lacks. A source without ids is
-`<unk>`. It is built as `roles` with two more ids, of which the first and the last are then removed.
+`separated` is ParlAI's context of lines joined by a line feed that the vocabulary lacks. A source
+without ids is `<unk>`. It is built as `roles` with two more ids, of which the first and the last
+are then removed.
 """
 
 
-def source_ids(turns: RoleIds, *, max_source: int, facts: RoleIds = (), layout: str = ROLES) -> list[int]:
-    """Return `<self> ids <other> ids ... </s>`: the facts, the turns of the context and the end token.
+def source_ids(
+    turns: RoleIds, *, max_source: int, facts: RoleIds = (), layout: str = ROLES
+) -> list[int]:
+    """Return `<self> ids <other> ids ... </s>`: the facts, the turns of the context and the end
+    token.
 
-    Facts are truncated from the right to `max_source // 2` ids, turns from the left to the rest of `max_source`. If
-    that removes the beginning of a turn, its role replaces the first remaining id.
+    Facts are truncated from the right to `max_source // 2` ids, turns from the left to the rest of
+    `max_source`. If that removes the beginning of a turn, its role replaces the first remaining id.
 
     Args:
         turns: The context; `<self>` precedes the responder's turns.
@@ -41,16 +47,22 @@ def source_ids(turns: RoleIds, *, max_source: int, facts: RoleIds = (), layout: 
         layout: A member of `LAYOUTS`.
     """
     max_source += _removed(layout)
-    before, turns = facts_ids(facts, max_source=max_source), list(turns)
+    before = facts_ids(facts, max_source=max_source)
+    turns = list(turns)
     context = _ids(turns)
     roles = [SELF if own else OTHER for own, ids in turns for _ in range(1 + len(ids))]
     start = max(0, len(context) - (max_source - len(before) - 1))
     ids = [*before, *roles[start : start + 1], *context[start + 1 :], EOS]
-    return ids if layout == ROLES else [UNK if token in (SELF, OTHER) else token for token in ids[1:-1]] or [UNK]
+    return (
+        ids
+        if layout == ROLES
+        else [UNK if token in (SELF, OTHER) else token for token in ids[1:-1]] or [UNK]
+    )
 
 
 def last_turn(source: Sequence[int], layout: str = ROLES) -> list[int]:
-    """Return the ids of the last turn of a source, or what truncation leaves of it; padding may follow it.
+    """Return the ids of the last turn of a source, or what truncation leaves of it; padding may
+    follow it.
 
     In the layout `separated` these are the ids after the last `<unk>` that others follow.
     """
@@ -68,23 +80,43 @@ def facts_ids(facts: RoleIds, *, max_source: int) -> list[int]:
 
 
 def target_ids(response: Sequence[int], *, max_target: int | None) -> list[int]:
-    """Return `<s> ids </s>`, truncated from the right to `max_target` ids with `</s>`; None truncates nothing."""
+    """Return `<s> ids </s>`, truncated from the right to `max_target` ids with `</s>`; None
+    truncates nothing.
+    """
     kept = response if max_target is None else response[: max_target - 1]
     return [BOS, *kept, EOS]
 
 
 def encode_example(
-    tokenizer: Tokenizer, example: Example, *, max_source: int, max_target: int | None, layout: str = ROLES
+    tokenizer: Tokenizer,
+    example: Example,
+    *,
+    max_source: int,
+    max_target: int | None,
+    layout: str = ROLES,
 ) -> tuple[list[int], list[int]]:
-    """Return source and target ids; set `max_target` in training only, since truncated references score too well."""
-    return encode_examples(tokenizer, [example], max_source=max_source, max_target=max_target, layout=layout)[0]
+    """Return source and target ids; set `max_target` in training only, since truncated references
+    score too well.
+    """
+    return encode_examples(
+        tokenizer, [example], max_source=max_source, max_target=max_target, layout=layout
+    )[0]
 
 
 def encode_examples(
-    tokenizer: Tokenizer, examples: Sequence[Example], *, max_source: int, max_target: int | None, layout: str = ROLES
+    tokenizer: Tokenizer,
+    examples: Sequence[Example],
+    *,
+    max_source: int,
+    max_target: int | None,
+    layout: str = ROLES,
 ) -> list[tuple[list[int], list[int]]]:
     """Return `encode_example` of each; a text that several examples share is encoded once."""
-    texts = {turn.text for example in examples for turn in (*example.facts, *example.context, example.response)}
+    texts = {
+        turn.text
+        for example in examples
+        for turn in (*example.facts, *example.context, example.response)
+    }
     ids = dict(zip(texts, tokenizer.encode_batch([*texts]), strict=True))
 
     def lines(example: Example, turns: Sequence[Turn]) -> RoleIds:
@@ -109,7 +141,9 @@ def _ids(lines: RoleIds) -> list[int]:
 
 
 def _removed(layout: str) -> int:
-    """Return the number of ids of the layout `roles` that this layout lacks: the first role and the end token."""
+    """Return the number of ids of the layout `roles` that this layout lacks: the first role and the
+    end token.
+    """
     return 0 if layout == ROLES else 2
 
 
@@ -125,7 +159,9 @@ class Lines(NamedTuple):
 
 
 class Spans(NamedTuple):
-    """Start in `Lines.ids`, roles included, and length of the facts, context and response of examples [N]."""
+    """Start in `Lines.ids`, roles included, and length of the facts, context and response of
+    examples [N].
+    """
 
     facts: Integers
     facts_length: Integers
@@ -151,13 +187,20 @@ class Spans(NamedTuple):
 
 
 def truncate(
-    offsets: Integers, examples: Integers, *, max_source: int | None, max_target: int | None, layout: str = ROLES
+    offsets: Integers,
+    examples: Integers,
+    *,
+    max_source: int | None,
+    max_target: int | None,
+    layout: str = ROLES,
 ) -> Spans:
-    """Return the spans of examples, truncated as in `source_ids` and `target_ids`; None truncates nothing.
+    """Return the spans of examples, truncated as in `source_ids` and `target_ids`; None truncates
+    nothing.
 
     Args:
         offsets: As in `Lines`.
-        examples: Line numbers [N, 4]: first fact, end of the facts, first turn of the context, response.
+        examples: Line numbers [N, 4]: first fact, end of the facts, first turn of the context,
+            response.
         max_source: Maximal source ids.
         max_target: Maximal target ids, without `<s>`.
         layout: A member of `LAYOUTS`.
@@ -168,18 +211,31 @@ def truncate(
     facts_length = np.minimum(facts_end - facts, limit // 2)
     context_length = np.minimum(response - context, limit - facts_length - 1)
     response_length = np.minimum(end - response, sys.maxsize if max_target is None else max_target)
-    return Spans(facts, facts_length, response - context_length, context_length, response, response_length)
+    return Spans(
+        facts, facts_length, response - context_length, context_length, response, response_length
+    )
 
 
 def padded_pairs(
-    lines: Lines, examples: Integers, *, max_source: int, max_target: int | None, layout: str = ROLES
+    lines: Lines,
+    examples: Integers,
+    *,
+    max_source: int,
+    max_target: int | None,
+    layout: str = ROLES,
 ) -> tuple[Integers, Integers, Integers]:
-    """Return right-padded sources [B, S] and targets [B, T + 1], and lengths of the facts [B]; args as `truncate`."""
-    spans = truncate(lines.offsets, examples, max_source=max_source, max_target=max_target, layout=layout)
+    """Return right-padded sources [B, S] and targets [B, T + 1], and lengths of the facts [B]; args
+    as `truncate`.
+    """
+    spans = truncate(
+        lines.offsets, examples, max_source=max_source, max_target=max_target, layout=layout
+    )
     source = _sources(lines, spans)
     speakers = lines.speakers[examples[:, 3]]
     shift = spans.facts_length - spans.context
-    _set_roles(source, lines, examples[:, 2:], speakers, shift, (spans.facts_length, spans.source_lengths))
+    _set_roles(
+        source, lines, examples[:, 2:], speakers, shift, (spans.facts_length, spans.source_lengths)
+    )
     if spans.facts_length.any():
         bounds = np.zeros_like(shift), spans.facts_length
         _set_roles(source, lines, examples[:, :2], speakers, -spans.facts, bounds)
@@ -195,7 +251,9 @@ def _separated(source: Integers, lengths: Integers) -> Integers:
     """Convert right-padded sources [B, S] of these lengths [B] from the layout `roles`."""
     source = np.where((source == SELF) | (source == OTHER), UNK, source)
     source[np.arange(len(source)), lengths - 1] = PAD
-    source = np.pad(source, ((0, 0), (0, 1)), constant_values=PAD)[:, 1 : max(2, int(lengths.max()) - 1)]
+    source = np.pad(source, ((0, 0), (0, 1)), constant_values=PAD)[
+        :, 1 : max(2, int(lengths.max()) - 1)
+    ]
     source[lengths <= _removed(SEPARATED), 0] = UNK
     return source
 
@@ -211,7 +269,9 @@ def _sources(lines: Lines, spans: Spans) -> Integers:
 
 
 def _gather(ids: NDArray[np.integer], starts: Integers, lengths: Integers) -> Integers:
-    """Return `ids[starts : starts + lengths]` of each row, padded to the longest + 1; starts [B, 1] or [B, S]."""
+    """Return `ids[starts : starts + lengths]` of each row, padded to the longest + 1; starts [B, 1]
+    or [B, S].
+    """
     columns = np.arange(lengths.max() + 1)
     taken = ids.take(starts + columns, mode="clip")
     taken[columns >= lengths[:, None]] = PAD
@@ -226,11 +286,15 @@ def _set_roles(
     shift: Integers,
     bounds: tuple[Integers, Integers],
 ) -> None:
-    """Write the roles of lines [first:end] to their first columns, offset + `shift`, within the row's bounds."""
+    """Write the roles of lines [first:end] to their first columns, offset + `shift`, within the
+    row's bounds.
+    """
     counts = ranges[:, 1] - ranges[:, 0]
     row = np.repeat(np.arange(len(counts)), counts)
     line = np.arange(len(row)) + np.repeat(ranges[:, 0] - np.cumsum(counts) + counts, counts)
     column = np.maximum(lines.offsets[line] + shift[row], bounds[0][row])
     inside = (column < lines.offsets[line + 1] + shift[row]) & (column < bounds[1][row])
-    row, column, line = row[inside], column[inside], line[inside]
+    row = row[inside]
+    column = column[inside]
+    line = line[inside]
     source[row, column] = np.where(lines.speakers[line] == speakers[row], SELF, OTHER)

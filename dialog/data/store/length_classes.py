@@ -1,7 +1,8 @@
 """Length classes: examples sorted by rounded source and target length.
 
-Lengths are rounded up to four significant binary digits: 1, 2, ..., 16, 18, 20, ..., 32, 36, 40, ... A class is a pair
-of a rounded source length and a rounded target length; a split of any size has at most a few thousand.
+Lengths are rounded up to four significant binary digits: 1, 2, ..., 16, 18, 20, ..., 32, 36, 40,
+... A class is a pair of a rounded source length and a rounded target length; a split of any size
+has at most a few thousand.
 """
 
 from __future__ import annotations
@@ -35,12 +36,20 @@ GROUPINGS = ("both", "source", "none")
 
 
 def grouped(classes: LengthClasses, grouping: str) -> LengthClasses:
-    """Merge the classes of equal source length, or all classes, into classes of their longest lengths."""
+    """Merge the classes of equal source length, or all classes, into classes of their longest
+    lengths.
+    """
     if grouping == "both":
         return classes
-    borders = np.flatnonzero(np.diff(classes.sources)) + 1 if grouping == "source" else np.empty(0, dtype=np.int64)
+    borders = (
+        np.flatnonzero(np.diff(classes.sources)) + 1
+        if grouping == "source"
+        else np.empty(0, dtype=np.int64)
+    )
     starts = np.append(0, borders)
-    sources, targets = (np.maximum.reduceat(lengths, starts) for lengths in (classes.sources, classes.targets))
+    sources, targets = (
+        np.maximum.reduceat(lengths, starts) for lengths in (classes.sources, classes.targets)
+    )
     return LengthClasses(sources, targets, np.add.reduceat(classes.counts, starts), classes.order)
 
 
@@ -48,7 +57,9 @@ class OnDisk:
     """An array in a file, mapped for each access only, so that no page stays in memory."""
 
     def __init__(self, path: Path, dtype: str, shape: tuple[int, ...]) -> None:
-        self.path, self.dtype, self.shape = path, dtype, shape
+        self.path = path
+        self.dtype = dtype
+        self.shape = shape
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -60,8 +71,12 @@ class OnDisk:
         np.memmap(self.path, dtype=self.dtype, mode="r+", shape=self.shape)[rows] = values
 
 
-def sort_by_length(lengths: NDArray[Any] | OnDisk, order: NDArray[Any] | OnDisk) -> tuple[Integers, Integers, Integers]:
-    """Counting-sort rows by lengths [N, 2] into `order` [N] in chunks; return sources, targets and counts [C]."""
+def sort_by_length(
+    lengths: NDArray[Any] | OnDisk, order: NDArray[Any] | OnDisk
+) -> tuple[Integers, Integers, Integers]:
+    """Counting-sort rows by lengths [N, 2] into `order` [N] in chunks; return sources, targets and
+    counts [C].
+    """
     chunks = range(0, len(lengths), CHUNK)
     counts = np.zeros(CODES * CODES, dtype=np.int64)
     for start in chunks:
@@ -71,7 +86,8 @@ def sort_by_length(lengths: NDArray[Any] | OnDisk, order: NDArray[Any] | OnDisk)
         codes = _codes(lengths[start : start + CHUNK])
         chunk_counts = np.bincount(codes, minlength=len(counts))
         rows = np.argsort(codes, kind="stable")
-        first = free - np.cumsum(chunk_counts) + chunk_counts  # place of a class's first row - its index in the chunk
+        # place of a class's first row - its index in the chunk
+        first = free - np.cumsum(chunk_counts) + chunk_counts
         order[first[codes[rows]] + np.arange(len(rows))] = rows + start
         free += chunk_counts
     classes = np.flatnonzero(counts)
@@ -85,8 +101,11 @@ def by_length(sources: Integers, targets: Integers) -> LengthClasses:
 
 
 def write_classes(folder: Path, split: str) -> None:
-    """Sort a split by the lengths in its folder and write the order; memory does not grow with the split."""
-    path, kind = array_file(folder, split, "lengths"), np.dtype(ARRAYS["lengths"])
+    """Sort a split by the lengths in its folder and write the order; memory does not grow with the
+    split.
+    """
+    path = array_file(folder, split, "lengths")
+    kind = np.dtype(ARRAYS["lengths"])
     lengths = OnDisk(path, kind.str, (path.stat().st_size // (2 * kind.itemsize), 2))
     order = OnDisk(array_file(folder, split, "order"), rows_dtype(len(lengths)), (len(lengths),))
     np.memmap(order.path, dtype=order.dtype, mode="w+", shape=order.shape)  # creates the file
@@ -110,7 +129,9 @@ def _codes(lengths: NDArray[Any]) -> NDArray[np.uint16]:
 
 
 def _encode(lengths: Integers) -> NDArray[np.uint16]:
-    """Return the rank of rounded lengths: 8 e + ceil(length / 2^e), where e is the number of digits beyond four."""
+    """Return the rank of rounded lengths: 8 e + ceil(length / 2^e), where e is the number of digits
+    beyond four.
+    """
     beyond = np.maximum(np.frexp(lengths)[1].astype(np.int64) - 4, 0)
     codes: Integers = 8 * beyond - (-lengths >> beyond)
     return codes.astype(np.uint16)

@@ -1,4 +1,6 @@
-"""The format of prepared data: the arrays of a split, and the manifest with the size and hash of every file."""
+"""The format of prepared data: the arrays of a split, and the manifest with the size and hash of
+every file.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,15 @@ ARRAYS = {
     "speakers": "<i4",  # [lines]: index of the speaker within the dialogue
     "bytes": "<i8",  # [lines]: UTF-8 length of the text
     "unknown_bytes": "<i8",  # [lines]: UTF-8 length of the text that is encoded as <unk>
-    "examples": "<i8",  # [N, 4] lines: first fact, end of the facts, first turn of the context, response
+    # [N, 4] lines: first fact, end of the facts, first turn of the context, response
+    "examples": "<i8",
     "lengths": "<i4",  # [N, 2]: source, target without <s>, both truncated
 }
 """Little-endian types of the arrays of a split.
 
-A line is a fact or a turn; the facts of a dialogue precede its turns. Two more arrays have types of their own: `ids`, a
-placeholder for the role and the token ids of each line; `order` [N], the rows sorted by length, with `classes`, its
-table of classes.
+A line is a fact or a turn; the facts of a dialogue precede its turns. Two more arrays have types of
+their own: `ids`, a placeholder for the role and the token ids of each line; `order` [N], the rows
+sorted by length, with `classes`, its table of classes.
 """
 
 Manifest = dict[str, Any]
@@ -57,8 +60,13 @@ def fingerprint(settings: Mapping[str, object]) -> str:
 
 
 def write_manifest(folder: Path, content: Mapping[str, object]) -> None:
-    """Write the manifest last, with the size and SHA-256 of each file in the folder and of its own content."""
-    files = {path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in sorted(folder.iterdir())}
+    """Write the manifest last, with the size and SHA-256 of each file in the folder and of its own
+    content.
+    """
+    files = {
+        path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)}
+        for path in sorted(folder.iterdir())
+    }
     manifest = json.loads(json.dumps({"format": FORMAT, **content, "files": files}, default=str))
     text = json.dumps({**manifest, "sha256": _digest(manifest)}, indent=2)
     (folder / NAME).write_text(text + "\n", encoding="utf-8")
@@ -68,23 +76,31 @@ def read_manifest(folder: Path) -> Manifest:
     """Read the manifest of a folder and check its files; each is hashed once per process.
 
     Raises:
-        UserError: the manifest is missing, damaged or of another format, or a file is missing or damaged.
+        UserError: the manifest is missing, damaged or of another format, or a file is missing or
+            damaged.
     """
     path = folder / NAME
     try:
         manifest: Manifest = json.loads(path.read_bytes())
-        version, stated = manifest["format"], manifest.pop("sha256", None)
+        version = manifest["format"]
+        stated = manifest.pop("sha256", None)
     except FileNotFoundError as error:
         raise UserError(f"{folder} holds no prepared data (no {NAME}); prepare it") from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged(path) from error
     if version != FORMAT:
-        raise UserError(f"{path} has format {version}, but this version reads {FORMAT}; prepare the data again")
+        raise UserError(
+            f"{path} has format {version}, but this version reads {FORMAT}; prepare the data again"
+        )
     if stated != _digest(manifest):
         raise _damaged(path)
     for name, listed in manifest["files"].items():
         file = folder / name
-        if not file.is_file() or file.stat().st_size != listed["bytes"] or _file_digest(file) != listed["sha256"]:
+        if (
+            not file.is_file()
+            or file.stat().st_size != listed["bytes"]
+            or _file_digest(file) != listed["sha256"]
+        ):
             raise _damaged(file)
     return manifest
 
@@ -104,5 +120,7 @@ def _file_digest(path: Path) -> str:
 
 @cache
 def _hash_once(path: Path, _state: tuple[int, ...]) -> str:
-    """Return the SHA-256 of a file, computed again only if its inode, size or time of change differs."""
+    """Return the SHA-256 of a file, computed again only if its inode, size or time of change
+    differs.
+    """
     return sha256(path)

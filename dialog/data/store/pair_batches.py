@@ -11,8 +11,11 @@ from dialog.data.store.length_classes import by_length
 from dialog.data.store.plan import Plan
 
 
-def pair_batches(pairs: Sequence[tuple[list[int], list[int]]], budget: int) -> Iterator[NDArray[np.int64]]:
-    """Yield the places [B] of the pairs of each batch: of similar length, at most ``budget`` padded tokens.
+def pair_batches(
+    pairs: Sequence[tuple[list[int], list[int]]], budget: int
+) -> Iterator[NDArray[np.int64]]:
+    """Yield the places [B] of the pairs of each batch: of similar length, at most ``budget`` padded
+    tokens.
 
     A decoder reads all target ids but the last, so a target counts without it.
     """

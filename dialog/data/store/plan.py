@@ -1,7 +1,7 @@
 """The batch plan: the size, rows and order of the batches of an epoch.
 
-The number of rows of a batch is decided in `_divide`: as many as fit in the budget of tokens, `data.batch_tokens`; or
-in `_divide_evenly`, `data.batch_examples`.
+The number of rows of a batch is decided in `_divide`: as many as fit in the budget of tokens,
+`data.batch_tokens`; or in `_divide_evenly`, `data.batch_examples`.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ AHEAD = 64
 class Plan:
     """The rows of each batch of a rank in an epoch: a pure function of its arguments.
 
-    Every row occurs once over all ranks. A batch of B rows has B (longest source + longest target) <= `budget`; a row
-    that exceeds the budget alone is a batch. With `examples`, every batch but the last one has this number of rows. All
-    ranks have the same number of batches in every epoch, a multiple of `accumulate`: the largest batches are split
-    until the total is a multiple of `world` x `accumulate`. The batches of a step depend on this product only: one rank
-    that accumulates two batches reads what two ranks read.
+    Every row occurs once over all ranks. A batch of B rows has B (longest source + longest target)
+    <= `budget`; a row that exceeds the budget alone is a batch. With `examples`, every batch but
+    the last one has this number of rows. All ranks have the same number of batches in every epoch,
+    a multiple of `accumulate`: the largest batches are split until the total is a multiple of
+    `world` x `accumulate`. The batches of a step depend on this product only: one rank that
+    accumulates two batches reads what two ranks read.
 
-    Length classes are ordered by source length into bands, and by target length within a band; the boundaries between
-    batches follow from the classes alone. Epochs permute the rows within a class, and the steps. Permutations are
-    computed element by element, so time and memory grow with the number of batches, not of rows. The batches of a step
-    have similar cost.
+    Length classes are ordered by source length into bands, and by target length within a band; the
+    boundaries between batches follow from the classes alone. Epochs permute the rows within a
+    class, and the steps. Permutations are computed element by element, so time and memory grow with
+    the number of batches, not of rows. The batches of a step have similar cost.
 
     Args:
         classes: The rows by length.
@@ -47,7 +48,8 @@ class Plan:
         accumulate: Batches of each rank per optimizer step.
 
     Raises:
-        UserError: fewer examples than batches per step, or too few to give every rank the same number of batches.
+        UserError: fewer examples than batches per step, or too few to give every rank the same
+            number of batches.
     """
 
     def __init__(
@@ -66,8 +68,16 @@ class Plan:
         group = world * accumulate
         rows = int(classes.counts.sum())
         if rows < group:
-            batches = f"{world} processes" if accumulate == 1 else f"{world} x {accumulate} batches per step"
-            keys = "trainer.devices" if accumulate == 1 else "trainer.accumulate_grad_batches or trainer.devices"
+            batches = (
+                f"{world} processes"
+                if accumulate == 1
+                else f"{world} x {accumulate} batches per step"
+            )
+            keys = (
+                "trainer.devices"
+                if accumulate == 1
+                else "trainer.accumulate_grad_batches or trainer.devices"
+            )
             raise UserError(f"{rows} examples are too few for {batches}; lower {keys}")
         if examples is not None:
             tokens = int((classes.counts * (classes.sources + classes.targets)).sum())
@@ -76,8 +86,10 @@ class Plan:
         self._order = classes.order
         self._counts = classes.counts[class_order]
         self._ends = np.cumsum(self._counts)
-        self._places = (np.cumsum(classes.counts) - classes.counts)[class_order]  # of each class in `order`
-        sources, targets = classes.sources[class_order], classes.targets[class_order]
+        # of each class in `order`
+        self._places = (np.cumsum(classes.counts) - classes.counts)[class_order]
+        sources = classes.sources[class_order]
+        targets = classes.targets[class_order]
         sizes, widths = (
             _divide(sources, targets, self._counts, budget=budget)
             if examples is None
@@ -85,29 +97,49 @@ class Plan:
         )
         starts, sizes, widths = _split(sizes, widths, group=group).T
         if group > 1:  # half a batch may be narrower than the whole batch
-            first, last = (np.searchsorted(self._ends, rows, side="right") for rows in (starts, starts + sizes - 1))
+            first, last = (
+                np.searchsorted(self._ends, rows, side="right")
+                for rows in (starts, starts + sizes - 1)
+            )
             widths = _longest(sources, first, last) + _longest(targets, first, last)
         self.padded = int((sizes * widths).sum())
-        """Upper bound of the tokens of all ranks' batches, with padding: computed from rounded lengths."""
+        """Upper bound of the tokens of all ranks' batches, with padding: computed from rounded
+        lengths.
+        """
         steps = len(sizes) // group
-        self._shuffle = Shuffle(np.append(self._counts, [steps] * 2), seed=seed, epoch=epoch) if shuffle else None
-        step, shift = (self._permute(np.full(steps, len(sources) + which), np.arange(steps)) for which in range(2))
+        self._shuffle = (
+            Shuffle(np.append(self._counts, [steps] * 2), seed=seed, epoch=epoch)
+            if shuffle
+            else None
+        )
+        step, shift = (
+            self._permute(np.full(steps, len(sources) + which), np.arange(steps))
+            for which in range(2)
+        )
         by_cost = np.argsort(sizes * widths, kind="stable") if group > 1 else np.arange(len(sizes))
         places = np.add.outer(shift, np.arange(rank, group, world)) % group  # [steps, accumulate]
         own = by_cost[(step[:, np.newaxis] * group + places).ravel()]
-        self._starts, self._sizes, self._costs = starts[own], sizes[own], (sizes * widths)[own]
-        self._targets = np.append(0, np.cumsum(self._counts * targets))  # target tokens before each class
+        self._starts = starts[own]
+        self._sizes = sizes[own]
+        self._costs = (sizes * widths)[own]
+        # target tokens before each class
+        self._targets = np.append(0, np.cumsum(self._counts * targets))
 
     def __len__(self) -> int:
         return len(self._starts)
 
     def heaviest(self) -> tuple[int, int, float]:
-        """Return the positions of the batches with the most tokens and the most target tokens, and a relative cost.
+        """Return the positions of the batches with the most tokens and the most target tokens, and
+        a relative cost.
 
-        That is the cost of the first batch over the mean cost, in tokens with padding. Lengths are the rounded ones.
+        That is the cost of the first batch over the mean cost, in tokens with padding. Lengths are
+        the rounded ones.
         """
-        ends, stops = np.append(0, self._ends), self._starts + self._sizes
-        target_tokens = np.interp(stops, ends, self._targets) - np.interp(self._starts, ends, self._targets)
+        ends = np.append(0, self._ends)
+        stops = self._starts + self._sizes
+        target_tokens = np.interp(stops, ends, self._targets) - np.interp(
+            self._starts, ends, self._targets
+        )
         relative_cost = float(self._costs.max() / self._costs.mean())
         return int(self._costs.argmax()), int(target_tokens.argmax()), relative_cost
 
@@ -120,7 +152,9 @@ class Plan:
         for first in range(position, len(self), AHEAD):
             sizes = self._sizes[first : first + AHEAD]
             ends = np.cumsum(sizes)
-            places = np.repeat(self._starts[first : first + AHEAD] - ends + sizes, sizes) + np.arange(ends[-1])
+            places = np.repeat(
+                self._starts[first : first + AHEAD] - ends + sizes, sizes
+            ) + np.arange(ends[-1])
             yield from np.split(self._rows(places), ends[:-1])
 
     def _rows(self, places: Integers) -> Integers:
@@ -134,10 +168,11 @@ class Plan:
 
 
 def _bands(classes: LengthClasses, *, budget: int) -> Integers:
-    """Return the order of classes in which B batches have little padding: 2.5 sqrt(B) bands by source, then by target.
+    """Return the order of classes in which B batches have little padding: 2.5 sqrt(B) bands by
+    source, then by target.
 
-    Bands hold equal numbers of tokens, but sources of equal length are in one band. Every other band runs from long to
-    short targets, so that a batch across two bands has similar lengths.
+    Bands hold equal numbers of tokens, but sources of equal length are in one band. Every other
+    band runs from long to short targets, so that a batch across two bands has similar lengths.
     """
     tokens = classes.counts * (classes.sources + classes.targets)
     total = int(tokens.sum())
@@ -148,17 +183,24 @@ def _bands(classes: LengthClasses, *, budget: int) -> Integers:
     return np.lexsort((classes.sources, direction * classes.targets, band))
 
 
-def _divide(sources: Integers, targets: Integers, counts: Integers, *, budget: int) -> tuple[Integers, Integers]:
-    """Divide classes into batches as full as the budget allows; return the rows and width of each batch [M].
+def _divide(
+    sources: Integers, targets: Integers, counts: Integers, *, budget: int
+) -> tuple[Integers, Integers]:
+    """Divide classes into batches as full as the budget allows; return the rows and width of each
+    batch [M].
 
-    The width is longest source + longest target. A batch ends before a class of longer rows if their padding would
-    cost more than a third of its free tokens.
+    The width is longest source + longest target. A batch ends before a class of longer rows if
+    their padding would cost more than a third of its free tokens.
     """
     runs: list[tuple[int, int, int]] = []  # rows, width, batches
     rows = source = target = 0
-    for own_source, own_target, count in zip(sources.tolist(), targets.tolist(), counts.tolist(), strict=True):
-        own, widest = own_source + own_target, (max(source, own_source), max(target, own_target))
-        width, wider = source + target, sum(widest)
+    for own_source, own_target, count in zip(
+        sources.tolist(), targets.tolist(), counts.tolist(), strict=True
+    ):
+        own = own_source + own_target
+        widest = (max(source, own_source), max(target, own_target))
+        width = source + target
+        wider = sum(widest)
         taken = min(count, max(0, budget // wider - rows)) if rows else 0
         if 3 * (rows * (wider - width) + taken * (wider - own)) > budget - rows * width:
             taken = 0
@@ -175,8 +217,12 @@ def _divide(sources: Integers, targets: Integers, counts: Integers, *, budget: i
     return np.repeat(sizes, batches), np.repeat(widths, batches)
 
 
-def _divide_evenly(sources: Integers, targets: Integers, ends: Integers, examples: int) -> tuple[Integers, Integers]:
-    """Divide classes with these ends into batches of `examples` rows; return the rows and width of each batch [M]."""
+def _divide_evenly(
+    sources: Integers, targets: Integers, ends: Integers, examples: int
+) -> tuple[Integers, Integers]:
+    """Divide classes with these ends into batches of `examples` rows; return the rows and width of
+    each batch [M].
+    """
     starts = np.arange(0, ends[-1], examples)
     stops = np.minimum(starts + examples, ends[-1])
     first, last = (np.searchsorted(ends, rows, side="right") for rows in (starts, stops - 1))
@@ -185,17 +231,23 @@ def _divide_evenly(sources: Integers, targets: Integers, ends: Integers, example
 
 def _longest(lengths: Integers, first: Integers, last: Integers) -> Integers:
     """Return the maximal length of the classes from first [M] to last [M], both included."""
-    longest: Integers = np.maximum.reduceat(np.append(lengths, 0), np.column_stack([first, last + 1]).ravel())[::2]
+    longest: Integers = np.maximum.reduceat(
+        np.append(lengths, 0), np.column_stack([first, last + 1]).ravel()
+    )[::2]
     return longest
 
 
 def _split(sizes: Integers, widths: Integers, *, group: int) -> Integers:
-    """Return start, rows and width of each batch [M, 3]; halve the largest until M is a multiple of `group`."""
-    rows, missing = int(sizes.sum()), -len(sizes) % group
+    """Return start, rows and width of each batch [M, 3]; halve the largest until M is a multiple of
+    `group`.
+    """
+    rows = int(sizes.sum())
+    missing = -len(sizes) % group
     if len(sizes) + missing > rows:
         raise UserError(
-            f"data.batch_tokens: {rows} examples in {len(sizes)} batches cannot be divided into steps of {group} "
-            "batches each; raise it, or lower trainer.devices or trainer.accumulate_grad_batches"
+            f"data.batch_tokens: {rows} examples in {len(sizes)} batches cannot be divided into"
+            f" steps of {group} batches each; raise it, or lower trainer.devices or"
+            " trainer.accumulate_grad_batches"
         )
     batches = np.column_stack([np.cumsum(sizes) - sizes, sizes, widths])
     largest = np.argsort(-sizes, kind="stable")[:missing]  # only these can be halved
@@ -206,6 +258,8 @@ def _split(sizes: Integers, widths: Integers, *, group: int) -> Integers:
         half = -size // 2
         heapq.heappush(heap, (-half, start, width))
         heapq.heappush(heap, (size + half, start + half, width))
-    halves = np.array([(start, -size, width) for size, start, width in heap], dtype=np.int64).reshape(-1, 3)
+    halves = np.array(
+        [(start, -size, width) for size, start, width in heap], dtype=np.int64
+    ).reshape(-1, 3)
     batches = np.concatenate([np.delete(batches, largest, axis=0), halves])
     return batches[np.argsort(batches[:, 0])]

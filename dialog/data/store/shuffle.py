@@ -1,4 +1,6 @@
-"""Pseudo-random permutations that are computed element by element, so that none is held in memory."""
+"""Pseudo-random permutations that are computed element by element, so that none is held in
+memory.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +15,16 @@ ROUNDS = 6
 
 
 class Shuffle:
-    """A pseudo-random permutation of range(n) for each of several sizes n: a pure function of its arguments.
+    """A pseudo-random permutation of range(n) for each of several sizes n: a pure function of its
+    arguments.
 
     Each of six rounds is a bijection of the numbers of b binary digits, with b the digits of n - 1:
 
         x <- (x * odd + added) mod 2^b;   x <- x xor (x >> ceil(b / 2))
 
-    with words `odd` and `added` drawn for each size and round. A result of n or more passes the rounds again until it
-    is below n (cycle walking; Black and Rogaway 2002, section 3): less than two passes on average. The
-    arithmetic is integer, hence equal on every machine.
+    with words `odd` and `added` drawn for each size and round. A result of n or more passes the
+    rounds again until it is below n (cycle walking; Black and Rogaway 2002, section 3): less than
+    two passes on average. The arithmetic is integer, hence equal on every machine.
 
     Args:
         sizes: The n of each permutation [C], at least 1.
@@ -35,7 +38,11 @@ class Shuffle:
         one = np.uint64(1)
         self._masks = (one << digits) - one
         self._shifts = (digits + one) >> one
-        words = np.random.PCG64([seed, epoch]).random_raw(2 * ROUNDS * len(sizes)).reshape(ROUNDS, 2, -1)
+        words = (
+            np.random.PCG64([seed, epoch])
+            .random_raw(2 * ROUNDS * len(sizes))
+            .reshape(ROUNDS, 2, -1)
+        )
         words[:, 0] |= one
         self._words: Words = words
 
@@ -49,7 +56,8 @@ class Shuffle:
         return numbers.astype(np.int64)
 
     def _apply_rounds(self, which: Integers, numbers: Words) -> Words:
-        masks, shifts = self._masks[which], self._shifts[which]
+        masks = self._masks[which]
+        shifts = self._shifts[which]
         odd_added: NDArray[Any]
         for odd_added in self._words:
             odd, added = odd_added[:, which]

@@ -20,12 +20,20 @@ class SourceLines(NamedTuple):
     dropped: int  # number of tokens of the lines that were truncated
 
 
-def lines_of_source(facts: Sequence[int], turns: Sequence[int], *, max_source: int, layout: str = ROLES) -> SourceLines:
-    """Return the line of each token of `source_ids` from the numbers of tokens of the facts and of the turns."""
-    fact_ids, turn_ids = ([(True, [PLACEHOLDER] * length) for length in lengths] for lengths in (facts, turns))
+def lines_of_source(
+    facts: Sequence[int], turns: Sequence[int], *, max_source: int, layout: str = ROLES
+) -> SourceLines:
+    """Return the line of each token of `source_ids` from the numbers of tokens of the facts and of
+    the turns.
+    """
+    fact_ids, turn_ids = (
+        [(True, [PLACEHOLDER] * length) for length in lengths] for lengths in (facts, turns)
+    )
     ids = source_ids(turn_ids, max_source=max_source, facts=fact_ids, layout=layout)
     first = layout != ROLES  # its role is left out
-    bound = max(0, len(facts_ids(fact_ids, max_source=max_source + 2 * LAYOUTS.index(layout))) - first)
+    bound = max(
+        0, len(facts_ids(fact_ids, max_source=max_source + 2 * LAYOUTS.index(layout))) - first
+    )
     separators = [token in SEPARATORS for token in ids]
     end = len(ids) - (ids[-1] == EOS)
     lines = [-1] * len(ids)

@@ -27,8 +27,8 @@ RoleLines = list[tuple[bool, list[int]]]
 class Store:
     """The examples of one split of prepared data, memory-mapped.
 
-    Row i is the i-th example that `dialog.data.examples.examples` yields for the split. Targets are truncated to
-    `max_target` in the training split only. Opening a split takes constant
+    Row i is the i-th example that `dialog.data.examples.examples` yields for the split. Targets are
+    truncated to `max_target` in the training split only. Opening a split takes constant
     memory; the first in a process checks the SHA-256 of every file, about 1 s per GB.
 
     Raises:
@@ -46,7 +46,8 @@ class Store:
         arrays = {name: self._array(name, dtype) for name, dtype in ARRAYS.items()}
         ids = self._array("ids", ids_dtype(self.manifest["vocabulary"]))
         self._lines = Lines(ids, arrays["offsets"], arrays["speakers"])
-        self._bytes, self._unknown_bytes = arrays["bytes"], arrays["unknown_bytes"]
+        self._bytes = arrays["bytes"]
+        self._unknown_bytes = arrays["unknown_bytes"]
         self._examples = arrays["examples"].reshape(-1, 4)
         self.lengths: NDArray[Any] = arrays["lengths"].reshape(-1, 2)
         """Source length and target length without `<s>` of each row [N, 2]."""
@@ -84,7 +85,9 @@ class Store:
         return int(self._bytes[self._examples[rows, 3]].sum())
 
     def target_unknown_bytes(self, rows: Sequence[int] | Integers) -> int:
-        """Return the UTF-8 bytes of the rows' responses that are encoded as `<unk>`, untruncated."""
+        """Return the UTF-8 bytes of the rows' responses that are encoded as `<unk>`,
+        untruncated.
+        """
         return int(self._unknown_bytes[self._examples[rows, 3]].sum())
 
     def batch(self, rows: Sequence[int] | Integers) -> Batch:
@@ -96,28 +99,42 @@ class Store:
     def lines(self, row: int) -> tuple[RoleLines, RoleLines]:
         """Return the facts and the turns of an example's context, untruncated."""
         fact, facts_end, first, response = self._examples[row].tolist()
-        return self._role_lines(range(fact, facts_end), response), self._role_lines(range(first, response), response)
+        return self._role_lines(range(fact, facts_end), response), self._role_lines(
+            range(first, response), response
+        )
 
     def retokenised(self, rows: Integers, tokenise: Retokenise, *, seed: int, epoch: int) -> Batch:
-        """Return the examples of these rows with other ids of the same texts, drawn for each seed, epoch and row.
+        """Return the examples of these rows with other ids of the same texts, drawn for each seed,
+        epoch and row.
 
         The limits are those of `batch`; texts that take more ids are truncated to less text.
         """
-        examples = [self._retokenise(row, tokenise, np.random.default_rng([seed, epoch, row])) for row in rows.tolist()]
-        pairs, facts = [pair for pair, _ in examples], [length for _, length in examples]
+        examples = [
+            self._retokenise(row, tokenise, np.random.default_rng([seed, epoch, row]))
+            for row in rows.tolist()
+        ]
+        pairs = [pair for pair, _ in examples]
+        facts = [length for _, length in examples]
         return with_turn_shape(collate(pairs, rows.tolist(), facts=facts, **self._sizes(rows)))
 
     def _sizes(self, rows: Integers) -> dict[str, int]:
-        return {"target_bytes": self.target_bytes(rows), "target_unknown_bytes": self.target_unknown_bytes(rows)}
+        return {
+            "target_bytes": self.target_bytes(rows),
+            "target_unknown_bytes": self.target_unknown_bytes(rows),
+        }
 
     def _retokenise(
         self, row: int, tokenise: Retokenise, random: np.random.Generator
     ) -> tuple[tuple[list[int], list[int]], int]:
-        """Return source and target ids of an example, and the number of source ids that are facts."""
+        """Return source and target ids of an example, and the number of source ids that are
+        facts.
+        """
         fact, facts_end, first, response = self._examples[row].tolist()
         facts = self._retokenise_lines(range(fact, facts_end), response, tokenise, random)
         turns = self._retokenise_lines(range(first, response), response, tokenise, random)
-        ((_, reply),) = self._retokenise_lines(range(response, response + 1), response, tokenise, random)
+        ((_, reply),) = self._retokenise_lines(
+            range(response, response + 1), response, tokenise, random
+        )
         source = source_ids(turns, max_source=self.max_source, facts=facts, layout=self.layout)
         facts_length = len(facts_ids(facts, max_source=self.max_source))
         if self.layout != ROLES:
@@ -132,14 +149,20 @@ class Store:
 
     def _role_lines(self, lines: range, response: int) -> RoleLines:
         bounds = self._lines.offsets[lines.start : lines.stop + 1].tolist()
-        own = (self._lines.speakers[lines.start : lines.stop] == self._lines.speakers[response]).tolist()
+        own = (
+            self._lines.speakers[lines.start : lines.stop] == self._lines.speakers[response]
+        ).tolist()
         ids = [self._lines.ids[start + 1 : end].tolist() for start, end in pairwise(bounds)]
         return list(zip(own, ids, strict=True))
 
     def _pairs(self, rows: Integers) -> tuple[Integers, Integers, Integers]:
         examples = self._examples[rows]
         return padded_pairs(
-            self._lines, examples, max_source=self.max_source, max_target=self.max_target, layout=self.layout
+            self._lines,
+            examples,
+            max_source=self.max_source,
+            max_target=self.max_target,
+            layout=self.layout,
         )
 
     def _array(self, name: str, dtype: str) -> NDArray[Any]:

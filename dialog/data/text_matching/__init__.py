@@ -1,4 +1,5 @@
-"""Text comparison shared by filters and inspection: hashes, leaks between splits, near duplicates, entropy.
+"""Text comparison shared by filters and inspection: hashes, leaks between splits, near duplicates,
+entropy.
 
 Read first: `fingerprints.py`.
 """

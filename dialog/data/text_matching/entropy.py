@@ -1,7 +1,9 @@
-"""Entropy of the turns that an utterance answers, or that answer it: high for utterances that fit anywhere.
+"""Entropy of the turns that an utterance answers, or that answer it: high for utterances that fit
+anywhere.
 
-Csáky, Purgai, Recski 2019, "Improving Neural Conversational Models with Entropy-Based Data Filtering",
-https://aclanthology.org/P19-1567, section 3, with the clustering method "identity": equal utterances form one cluster.
+Csáky, Purgai, Recski 2019, "Improving Neural Conversational Models with Entropy-Based Data
+Filtering", https://aclanthology.org/P19-1567, section 3, with the clustering method "identity":
+equal utterances form one cluster.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ ROUNDING = 1e-9
 
 
 class Entropies(NamedTuple):
-    """Per distinct utterance, sorted by hash: hash, number of occurrences, and entropy of its partners in bits [N]."""
+    """Per distinct utterance, sorted by hash: hash, number of occurrences, and entropy of its
+    partners in bits [N].
+    """
 
     utterances: Hashes
     counts: Integers
@@ -30,13 +34,16 @@ class Entropies(NamedTuple):
 
 
 def entropies(utterances: Hashes, partners: Hashes) -> Entropies:
-    """Compute H(u) = - sum over partners p of P(p | u) log2 P(p | u) from the pairs (u, p) of a corpus [N].
+    """Compute H(u) = - sum over partners p of P(p | u) log2 P(p | u) from the pairs (u, p) of a
+    corpus [N].
 
-    With responses as utterances and the turns that they answer as partners this is the source entropy H_src of the
-    paper, high for a response that fits anywhere. With the roles exchanged it is the target entropy H_tgt.
+    With responses as utterances and the turns that they answer as partners this is the source
+    entropy H_src of the paper, high for a response that fits anywhere. With the roles exchanged it
+    is the target entropy H_tgt.
     """
     order = np.lexsort((partners, utterances))
-    utterances, partners = utterances[order], partners[order]
+    utterances = utterances[order]
+    partners = partners[order]
     new = np.ones(len(order), dtype=bool)
     new[1:] = utterances[1:] != utterances[:-1]
     pairs = new.copy()
@@ -48,4 +55,8 @@ def entropies(utterances: Hashes, partners: Hashes) -> Entropies:
         return Entropies(utterances, np.empty(0, np.int64), np.empty(0))
     counts = np.add.reduceat(sizes, firsts)
     weighted = np.add.reduceat(sizes * np.log2(sizes), firsts)
-    return Entropies(utterances[new], counts.astype(np.int64), np.maximum(0.0, np.log2(counts) - weighted / counts))
+    return Entropies(
+        utterances[new],
+        counts.astype(np.int64),
+        np.maximum(0.0, np.log2(counts) - weighted / counts),
+    )

@@ -1,6 +1,8 @@
-"""Text normalisation and 64-bit text hashes, which let a corpus of any size be compared with itself in arrays.
+"""Text normalisation and 64-bit text hashes, which let a corpus of any size be compared with itself
+in arrays.
 
-Two different texts collide with probability 2^-64; among a billion texts, the probability of any collision is 3 %.
+Two different texts collide with probability 2^-64; among a billion texts, the probability of any
+collision is 3 %.
 """
 
 from __future__ import annotations
@@ -40,10 +42,11 @@ def collapse_whitespace(text: str) -> str:
 
 
 def normalise_words(text: str) -> str:
-    """Return the lower-case words of a text, separated by single spaces; everything but letters and digits separates.
+    """Return the lower-case words of a text, separated by single spaces; everything but letters and
+    digits separates.
 
-    Letters and digits are `[a-z0-9]` in ASCII text. In other text they are those of Unicode with their combining marks,
-    in NFC, and each character of a script without spaces is a word.
+    Letters and digits are `[a-z0-9]` in ASCII text. In other text they are those of Unicode with
+    their combining marks, in NFC, and each character of a script without spaces is a word.
     """
     if text.isascii():
         return _NO_WORDS.sub(" ", text.lower()).strip()
@@ -58,7 +61,9 @@ def is_unspaced_script(text: str) -> bool:
 
 
 def letters_and_digits(text: str) -> str:
-    """Return `normalise_words` without its spaces, in NFC; differences in tokenisation disappear."""
+    """Return `normalise_words` without its spaces, in NFC; differences in tokenisation
+    disappear.
+    """
     return unicodedata.normalize("NFC", normalise_words(text).replace(" ", ""))
 
 
@@ -98,11 +103,15 @@ class DialogueHashes:
 
     def __init__(self, normalise: Callable[[str], str]) -> None:
         self.normalise = normalise
-        self._turns, self._facts, self._offsets = array("Q"), array("Q"), array("q", [0])
+        self._turns = array("Q")
+        self._facts = array("Q")
+        self._offsets = array("q", [0])
 
     def add(self, dialogue: Dialogue) -> None:
         """Append a dialogue."""
-        self._turns.frombytes(hash_texts(self.normalise(turn.text) for turn in dialogue.turns).tobytes())
+        self._turns.frombytes(
+            hash_texts(self.normalise(turn.text) for turn in dialogue.turns).tobytes()
+        )
         facts = "\n".join(f"{fact.speaker}\t{self.normalise(fact.text)}" for fact in dialogue.facts)
         self._facts.frombytes(hash_texts([facts]).tobytes())
         self._offsets.append(len(self._turns))
@@ -114,7 +123,9 @@ class DialogueHashes:
 
     @property
     def offsets(self) -> Integers:
-        """The position in `turns` of the first turn of each dialogue, then the total [dialogues + 1]."""
+        """The position in `turns` of the first turn of each dialogue, then the total [dialogues +
+        1].
+        """
         return np.array(self._offsets, dtype=np.int64)
 
     @property
@@ -124,17 +135,20 @@ class DialogueHashes:
         is_reply[self.offsets[:-1][np.diff(self.offsets) > 0]] = False
         return np.flatnonzero(is_reply)
 
-    def histories(self) -> Hashes:
-        """Hash the history of each turn: the facts and all turns up to and including it [turns]."""
-        histories, offsets = self.turns, self.offsets
+    def contexts(self) -> Hashes:
+        """Hash the context of each turn: the facts and all turns up to and including it [turns]."""
+        contexts = self.turns
+        offsets = self.offsets
         lengths = np.diff(offsets)
-        order = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]  # the longest first
-        starts, lengths = offsets[:-1][order], lengths[order]
-        histories[starts] += np.array(self._facts, dtype=np.uint64)[order] * FACTOR
+        # the longest first
+        order = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
+        starts = offsets[:-1][order]
+        lengths = lengths[order]
+        contexts[starts] += np.array(self._facts, dtype=np.uint64)[order] * FACTOR
         for turn in range(1, int(lengths.max(initial=0))):
             positions = starts[: np.searchsorted(-lengths, -turn)] + turn
-            histories[positions] += histories[positions - 1] * FACTOR
-        return histories
+            contexts[positions] += contexts[positions - 1] * FACTOR
+        return contexts
 
 
 def contained_in(values: Hashes, sorted_values: Hashes) -> Flags:

@@ -1,8 +1,8 @@
 """Leaks between splits: pairs of turns of an evaluated split that also occur in the training split.
 
-Definition. A pair is two consecutive turns, compared by `normalise_words`. A long pair is one whose second turn has at
-least four words; shorter ones, such as "thank you .", are formulas. A dialogue leaks if it shares a long pair with the
-other split.
+Definition. A pair is two consecutive turns, compared by `normalise_words`. A long pair is one whose
+second turn has at least four words; shorter ones, such as "thank you .", are formulas. A dialogue
+leaks if it shares a long pair with the other split.
 """
 
 from __future__ import annotations
@@ -39,12 +39,16 @@ def hash_long_pairs(dialogue: Dialogue, minimum_words: int = MINIMUM_WORDS) -> H
     """Hash the long pairs of a dialogue [pairs]."""
     texts = [normalise_words(turn.text) for turn in dialogue.turns]
     hashes = hash_texts(texts)
-    is_long = np.array([text.count(" ") + bool(text) >= minimum_words for text in texts[1:]], dtype=bool)
+    is_long = np.array(
+        [text.count(" ") + bool(text) >= minimum_words for text in texts[1:]], dtype=bool
+    )
     pairs: Hashes = hash_pairs(hashes[:-1], hashes[1:])[is_long]
     return pairs
 
 
-def hash_all_long_pairs(dialogues: Iterable[Dialogue], minimum_words: int = MINIMUM_WORDS) -> Hashes:
+def hash_all_long_pairs(
+    dialogues: Iterable[Dialogue], minimum_words: int = MINIMUM_WORDS
+) -> Hashes:
     """Hash the long pairs of many dialogues; sorted, without repeats."""
     hashes = [hash_long_pairs(dialogue, minimum_words) for dialogue in dialogues]
     return np.unique(np.concatenate(hashes)) if hashes else np.empty(0, np.uint64)
@@ -56,19 +60,25 @@ def has_leak(dialogue: Dialogue, sorted_pairs: Hashes, minimum_words: int = MINI
 
 
 class LeakDetector:
-    """Find the dialogues of an evaluated split that leak. First add this split, then the training dialogues.
+    """Find the dialogues of an evaluated split that leak.
 
-    Empty turns must have been dropped. The detector takes 8 bytes per long pair and per dialogue, and the dialogue ids.
+    First add this split, then the training dialogues.
+
+    Empty turns must have been dropped. The detector takes 8 bytes per long pair and per dialogue,
+    and the dialogue ids.
 
     Args:
         evaluated: Dialogues of the evaluated split; `add_evaluated` adds more.
         minimum_words: Fewest words of the second turn of a long pair.
     """
 
-    def __init__(self, evaluated: Iterable[Dialogue] = (), minimum_words: int = MINIMUM_WORDS) -> None:
+    def __init__(
+        self, evaluated: Iterable[Dialogue] = (), minimum_words: int = MINIMUM_WORDS
+    ) -> None:
         self.minimum_words = minimum_words
         self.ids: list[str] = []
-        self._pairs, self._owners = array("Q"), array("q")
+        self._pairs = array("Q")
+        self._owners = array("q")
         for dialogue in evaluated:
             self.add_evaluated(dialogue)
 
@@ -80,7 +90,9 @@ class LeakDetector:
         self.ids.append(dialogue.id)
 
     def add_training(self, pairs: Hashes) -> bool:
-        """Add the `hash_long_pairs` of a training dialogue; return whether it leaks into the evaluated split."""
+        """Add the `hash_long_pairs` of a training dialogue; return whether it leaks into the
+        evaluated split.
+        """
         shared = contained_in(pairs, self._evaluated_pairs)
         self._leaked_pairs[np.searchsorted(self._evaluated_pairs, pairs[shared])] = True
         return bool(shared.any())

@@ -1,6 +1,8 @@
-"""Near duplicates by MinHash: candidates come from locality-sensitive hashing, their similarity is computed exactly.
+"""Near duplicates by MinHash: candidates come from locality-sensitive hashing, their similarity is
+computed exactly.
 
-The similarity of two texts is the Jaccard index |A ∩ B| / |A ∪ B| of their shingle sets (Broder 1997).
+The similarity of two texts is the Jaccard index |A ∩ B| / |A ∪ B| of their shingle sets (Broder
+1997).
 """
 
 from __future__ import annotations
@@ -16,10 +18,14 @@ from rensa import RMinHash, RMinHashLSH
 from dialog.data.text_matching.fingerprints import Integers
 
 THRESHOLD = 0.8
-MAX_FIRSTS, MAX_CANDIDATES = 100_000, 50
+MAX_FIRSTS = 100_000
+MAX_CANDIDATES = 50
 """Limits of `RepeatDetector`: texts that it keeps, and comparisons per text."""
-PERMUTATIONS, BANDS = 128, 16
-"""16 bands of 8: two texts of similarity 0.8 become candidates with probability 95 %, of 0.9 with 99.99 %."""
+PERMUTATIONS = 128
+BANDS = 16
+"""16 bands of 8: two texts of similarity 0.8 become candidates with probability 95 %, of 0.9 with
+99.99 %.
+"""
 
 
 class NearDuplicate(NamedTuple):
@@ -36,7 +42,8 @@ class ShingledText:
     """A text as the set of its shingles: runs of `length` consecutive normalised words."""
 
     def __init__(self, id: str, text: str, words: list[str], length: int) -> None:
-        self.id, self.text = id, text
+        self.id = id
+        self.text = text
         self.shingles = shingles(words, length)
 
     @cached_property
@@ -53,7 +60,8 @@ class ShingledText:
 
 
 class NearDuplicateIndex:
-    """Index of texts that records, for each, the most similar text of another collection above `THRESHOLD`.
+    """Index of texts that records, for each, the most similar text of another collection above
+    `THRESHOLD`.
 
     Texts with equal shingles share one entry and are compared once, so repeated texts cost nothing.
     """
@@ -92,14 +100,17 @@ class NearDuplicateIndex:
     def compared_with(self, other: NearDuplicateIndex) -> NearDuplicateIndex:
         """Return a copy whose results come from the texts of another index alone."""
         fresh = copy(self)
-        fresh.best, fresh.compared = {}, set()
+        fresh.best = {}
+        fresh.compared = set()
         for text in other.entries:
             fresh.compare(text)
         return fresh
 
     @property
     def near(self) -> dict[int, NearDuplicate]:
-        """The near duplicate of each text that has one, by the position of the text in the order of `add`."""
+        """The near duplicate of each text that has one, by the position of the text in the order of
+        `add`.
+        """
         matches = {}
         for position, (id, text, number) in enumerate(self.kept):
             if number in self.best:
@@ -109,10 +120,12 @@ class NearDuplicateIndex:
 
 
 class RepeatDetector:
-    """Find texts that are near duplicates of an earlier first text, one without an earlier near duplicate.
+    """Find texts that are near duplicates of an earlier first text, one without an earlier near
+    duplicate.
 
-    It keeps only first texts, at most `MAX_FIRSTS`, with about 1.4 KB each and 8 bytes per shingle, and compares a text
-    with at most `MAX_CANDIDATES` of them: memory and time per text are bounded for any corpus.
+    It keeps only first texts, at most `MAX_FIRSTS`, with about 1.4 KB each and 8 bytes per shingle,
+    and compares a text with at most `MAX_CANDIDATES` of them: memory and time per text are bounded
+    for any corpus.
     """
 
     def __init__(self) -> None:
@@ -125,13 +138,15 @@ class RepeatDetector:
         """Compare a text with the first texts; keep it as one of them if it is near none."""
         self.compared += 1
         hashes = np.fromiter(map(hash, text.shingles), np.int64, len(text.shingles))
-        best, best_similarity = None, 0.0
+        best = None
+        best_similarity = 0.0
         for number in sorted(self.index.query(text.hash))[:MAX_CANDIDATES]:
             first = self.firsts[number][1]
             shared = len(np.intersect1d(first, hashes, assume_unique=True))
             similarity = shared / (len(first) + len(hashes) - shared)
             if similarity >= THRESHOLD and similarity > best_similarity:
-                best, best_similarity = number, similarity
+                best = number
+                best_similarity = similarity
         if best is not None:
             self.near.append((text.id, self.firsts[best][0], best_similarity))
         elif len(self.firsts) < MAX_FIRSTS:
@@ -141,4 +156,6 @@ class RepeatDetector:
 
 def shingles(words: list[str], length: int) -> frozenset[str]:
     """Return the runs of `length` consecutive words; a shorter text is one run."""
-    return frozenset(" ".join(words[at : at + length]) for at in range(max(1, len(words) - length + 1)))
+    return frozenset(
+        " ".join(words[at : at + length]) for at in range(max(1, len(words) - length + 1))
+    )

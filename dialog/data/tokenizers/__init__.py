@@ -1,7 +1,8 @@
 """Tokenizers: three kinds that are trained on text, and tokenizer files of the user.
 
-Read first: `tokenizer.py`. Trained kinds: `subwords.py` (byte-level BPE) and `word_level.py` (words, characters).
-`tokenizer_file.py` adapts a user's file, `bpe_dropout.py` regularises BPE in training.
+Read first: `tokenizer.py`. Trained kinds: `subwords.py` (byte-level BPE) and `word_level.py`
+(words, characters). `tokenizer_file.py` adapts a user's file, `bpe_dropout.py` regularises BPE in
+training.
 """
 
 from __future__ import annotations

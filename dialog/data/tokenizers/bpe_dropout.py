@@ -1,4 +1,6 @@
-"""BPE-dropout (Provilkov et al. 2020, https://aclanthology.org/2020.acl-main.170): random segmentations of words."""
+"""BPE-dropout (Provilkov et al. 2020, https://aclanthology.org/2020.acl-main.170): random
+segmentations of words.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from dialog.errors import UserError
 
 CACHED_TURNS = 2**16
 CACHED_WORDS = 2**17
-"""Sizes of the caches: words of a turn, symbols of a word, and merges of a word after the same merges were dropped."""
+"""Sizes of the caches: words of a turn, symbols of a word, and merges of a word after the same
+merges were dropped.
+"""
 
 REMOVED = -1
 
@@ -29,13 +33,13 @@ _Merge = tuple[int, int, int, int, int]
 class BpeDropout:
     """Replace the token ids of a turn by other ids of the same text, for training.
 
-    Each word starts as single symbols. At every step each possible merge is dropped with a probability, and the first
-    in rank of the others is applied; if all are dropped, the word is finished. `tokenizers` implements this too, but
-    with a random state that cannot be set.
+    Each word starts as single symbols. At every step each possible merge is dropped with a
+    probability, and the first in rank of the others is applied; if all are dropped, the word is
+    finished. `tokenizers` implements this too, but with a random state that cannot be set.
 
-    `decode` gives the same text. Probability 0 gives the ids of `encode`, probability 1 gives single symbols. Equal ids
-    and equal random states give equal results. Ids that differ from `encode` of their text (a turn truncated inside a
-    word) are split token by token.
+    `decode` gives the same text. Probability 0 gives the ids of `encode`, probability 1 gives
+    single symbols. Equal ids and equal random states give equal results. Ids that differ from
+    `encode` of their text (a turn truncated inside a word) are split token by token.
 
     Args:
         tokenizer: A BPE tokenizer.
@@ -93,15 +97,25 @@ def read_merges(tokenizer: Tokenizer) -> tuple[Merges, dict[int, Ids]]:
     Raises:
         UserError: the tokenizer is not BPE.
     """
-    model = json.loads(tokenizers.Tokenizer.from_str(tokenizer.json).to_str())["model"]  # merges as pairs, not "a b"
+    # merges as pairs, not "a b"
+    model = json.loads(tokenizers.Tokenizer.from_str(tokenizer.json).to_str())["model"]
     if model["type"] != "BPE":
-        raise UserError(f"data.bpe_dropout is for BPE, and this tokenizer is {model['type']}; set data.bpe_dropout=0")
-    ids, prefix = model["vocab"], model["continuing_subword_prefix"] or ""
-    merges = [(ids[left], ids[right], left + right[len(prefix) :]) for left, right in model["merges"]]
+        raise UserError(
+            f"data.bpe_dropout is for BPE, and this tokenizer is {model['type']}; set"
+            " data.bpe_dropout=0"
+        )
+    ids = model["vocab"]
+    prefix = model["continuing_subword_prefix"] or ""
+    merges = [
+        (ids[left], ids[right], left + right[len(prefix) :]) for left, right in model["merges"]
+    ]
     symbols: dict[int, Ids] = {}
-    for left, right, token in sorted(merges, key=lambda merge: len(merge[2])):  # parts before the tokens they form
+    # parts before the tokens they form
+    for left, right, token in sorted(merges, key=lambda merge: len(merge[2])):
         symbols.setdefault(ids[token], (*symbols.get(left, (left,)), *symbols.get(right, (right,))))
-    return {(left, right): (rank, ids[token]) for rank, (left, right, token) in enumerate(merges)}, symbols
+    return {
+        (left, right): (rank, ids[token]) for rank, (left, right, token) in enumerate(merges)
+    }, symbols
 
 
 def apply_merges(symbols: Sequence[int], merges: Merges, dropped: Sequence[int]) -> list[int]:
@@ -110,8 +124,9 @@ def apply_merges(symbols: Sequence[int], merges: Merges, dropped: Sequence[int])
     Args:
         symbols: The symbols.
         merges: The merges, by pairs of symbols.
-        dropped: Per step, the number of possible merges dropped before one is applied, in order of rank, then from the
-            left. The word is finished when no more are possible; one step less than symbols is enough.
+        dropped: Per step, the number of possible merges dropped before one is applied, in order of
+            rank, then from the left. The word is finished when no more are possible; one step less
+            than symbols is enough.
     """
     word = _Word(symbols, merges)
     for number in dropped:
@@ -124,9 +139,11 @@ def apply_merges(symbols: Sequence[int], merges: Merges, dropped: Sequence[int])
 
 
 class _Word:
-    """Linked list of symbols, and a heap of merges (rank, position of the left symbol, left, right, merged symbol).
+    """Linked list of symbols, and a heap of merges (rank, position of the left symbol, left, right,
+    merged symbol).
 
-    A merge whose symbols another merge has replaced stays in the heap until it is popped, and is then discarded.
+    A merge whose symbols another merge has replaced stays in the heap until it is popped, and is
+    then discarded.
     """
 
     def __init__(self, symbols: Sequence[int], merges: Merges) -> None:
@@ -157,7 +174,8 @@ class _Word:
         """Replace two symbols by the merged one."""
         _, position, _, _, symbol = merge
         right = self._next[position]
-        self.symbols[position], self.symbols[right] = symbol, REMOVED
+        self.symbols[position] = symbol
+        self.symbols[right] = REMOVED
         self._next[position] = self._next[right]
         if self._next[position] != REMOVED:
             self._previous[self._next[position]] = position
@@ -170,7 +188,8 @@ class _Word:
         return REMOVED if right == REMOVED else self.symbols[right]
 
     def _push_merge_at(self, position: int) -> None:
-        left, right = self.symbols[position], self._right_of(position)
+        left = self.symbols[position]
+        right = self._right_of(position)
         if merge := self._merges.get((left, right)):
             rank, symbol = merge
             heappush(self._heap, (rank, position, left, right, symbol))

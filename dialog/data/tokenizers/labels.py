@@ -1,4 +1,6 @@
-r"""Labels of tokens with some but not all bytes of a character, which `Tokenizer.label` writes as `\xe4`."""
+r"""Labels of tokens with some but not all bytes of a character, which `Tokenizer.label` writes as
+`\xe4`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,11 @@ class LabelPiece(NamedTuple):
     @property
     def content(self) -> bytes:
         """The bytes of the token that it shows."""
-        return bytes.fromhex(self.text[2:]) if ESCAPED_BYTE.fullmatch(self.text) else self.text.encode()
+        return (
+            bytes.fromhex(self.text[2:])
+            if ESCAPED_BYTE.fullmatch(self.text)
+            else self.text.encode()
+        )
 
 
 class LabelRun(NamedTuple):
@@ -38,7 +44,8 @@ def characters_of_parts(labels: Sequence[str]) -> dict[int, str]:
 
 
 def readable_labels(labels: Sequence[str]) -> list[str]:
-    r"""Replace bytes by their character and the number of its part: `\xe4\xbd` and `\xa0` become 你₁ and 你₂.
+    r"""Replace bytes by their character and the number of its part: `\xe4\xbd` and `\xa0` become
+    你₁ and 你₂.
 
     Bytes that form no character with those of the next tokens stay.
     """
@@ -56,17 +63,25 @@ def joined_labels(labels: Sequence[str]) -> str:
 def _runs(labels: Sequence[str]) -> Iterator[LabelRun]:
     pieces = _pieces(labels)
     parts = _parts(pieces)
-    for (token, part), run in groupby(enumerate(pieces), lambda entry: (entry[1].token, parts.get(entry[0]))):
+    for (token, part), run in groupby(
+        enumerate(pieces), lambda entry: (entry[1].token, parts.get(entry[0]))
+    ):
         text = "".join(piece.text for _, piece in run)
         yield LabelRun(token, text, None) if part is None else LabelRun(token, *part)
 
 
 def _pieces(labels: Sequence[str]) -> list[LabelPiece]:
-    return [LabelPiece(token, text) for token, label in enumerate(labels) for text in ESCAPED_BYTE.split(label) if text]
+    return [
+        LabelPiece(token, text)
+        for token, label in enumerate(labels)
+        for text in ESCAPED_BYTE.split(label)
+        if text
+    ]
 
 
 def _parts(pieces: Sequence[LabelPiece]) -> dict[int, tuple[str, int]]:
-    """Return, for each piece that is a byte of a character of several tokens, the character and the number of its part.
+    """Return, for each piece that is a byte of a character of several tokens, the character and the
+    number of its part.
 
     The character is printable, as in a label.
     """
@@ -79,6 +94,12 @@ def _parts(pieces: Sequence[LabelPiece]) -> dict[int, tuple[str, int]]:
             tokens = list(dict.fromkeys(piece.token for piece in run))
             if len(character) != 1 or character.encode() != content or len(tokens) == 1:
                 continue
-            shown = character if character.isprintable() else character.encode("unicode_escape").decode()
-            parts |= {first + place: (shown, tokens.index(piece.token)) for place, piece in enumerate(run)}
+            shown = (
+                character
+                if character.isprintable()
+                else character.encode("unicode_escape").decode()
+            )
+            parts |= {
+                first + place: (shown, tokens.index(piece.token)) for place, piece in enumerate(run)
+            }
     return parts

@@ -13,9 +13,11 @@ from dialog.errors import UserError
 
 
 def byte_bpe(texts: Iterable[str], *, vocabulary: int = 8000, sample: int = 1_000_000) -> Tokenizer:
-    """Byte-level BPE: the most frequent pairs of symbols are merged (Sennrich et al. 2016; Radford et al. 2019).
+    """Byte-level BPE: the most frequent pairs of symbols are merged (Sennrich et al. 2016; Radford
+    et al. 2019).
 
-    The same texts give the same tokenizer. Few texts give a smaller vocabulary: pairs that occur once are not merged.
+    The same texts give the same tokenizer. Few texts give a smaller vocabulary: pairs that occur
+    once are not merged.
 
     Args:
         texts: Training texts.

@@ -10,7 +10,8 @@ from dialog.errors import UserError
 def sample_evenly(texts: Iterable[str], most: int) -> list[str]:
     """Return every k-th text, for the least k = 1, 2, 4, ... that gives at most `most` texts.
 
-    It takes one pass and holds at most `most` texts: when there are more, every second one is discarded.
+    It takes one pass and holds at most `most` texts: when there are more, every second one is
+    discarded.
 
     Raises:
         UserError: `most` is not positive.
@@ -21,7 +22,8 @@ def sample_evenly(texts: Iterable[str], most: int) -> list[str]:
     step = 1
     for number, text in enumerate(texts):
         if number % step == 0 and len(kept) == most:
-            kept, step = kept[::2], 2 * step
+            kept = kept[::2]
+            step = 2 * step
         if number % step == 0:
             kept.append(text)
     return kept

@@ -11,10 +11,11 @@ INCOMPLETE = "\ufffd"
 
 
 class TextStream:
-    """Passes on each new piece of the text of a growing sequence of tokens; the pieces together are a prefix of it.
+    """Passes on each new piece of the text of a growing sequence of tokens; the pieces together are
+    a prefix of it.
 
-    A character whose bytes are split across tokens is passed on once it is complete. Text that differs from what has
-    been passed on, as some decoders rewrite the last word, is held back.
+    A character whose bytes are split across tokens is passed on once it is complete. Text that
+    differs from what has been passed on, as some decoders rewrite the last word, is held back.
 
     Args:
         tokenizer: Decodes the tokens.
@@ -33,5 +34,6 @@ class TextStream:
     def advance(self, text: str) -> None:
         """Pass on what a text adds."""
         if text.startswith(self.text) and text != self.text:
-            piece, self.text = text[len(self.text) :], text
+            piece = text[len(self.text) :]
+            self.text = text
             self._emit(piece)

@@ -1,4 +1,6 @@
-"""Conversion between text and token ids, built on `tokenizers`; the only definition of the special tokens."""
+"""Conversion between text and token ids, built on `tokenizers`; the only definition of the special
+tokens.
+"""
 
 from __future__ import annotations
 
@@ -37,15 +39,16 @@ BYTES = {chr(byte): byte for byte in range(256) if byte not in UNPRINTABLE} | {
 class Tokenizer:
     """Tokenizer of any kind, defined by its `tokenizer.json`.
 
-    No text is encoded as a special token; roles and ends are added by id. Only text that the vocabulary cannot
-    represent becomes `UNK`.
+    No text is encoded as a special token; roles and ends are added by id. Only text that the
+    vocabulary cannot represent becomes `UNK`.
 
     Args:
-        json: Content of a `tokenizer.json` in the format of `tokenizers`, with the special tokens as ids 0 to 5.
+        json: Content of a `tokenizer.json` in the format of `tokenizers`, with the special tokens
+            as ids 0 to 5.
 
     Raises:
-        UserError: `json` is not such a tokenizer, or may make texts too long (`check_growth`); later, a text that
-            cannot be encoded.
+        UserError: `json` is not such a tokenizer, or may make texts too long (`check_growth`);
+            later, a text that cannot be encoded.
     """
 
     def __init__(self, json: str) -> None:
@@ -53,7 +56,10 @@ class Tokenizer:
             check_growth(json_text.loads(json))
             self._tokenizer = tokenizers.Tokenizer.from_str(json)
         if tuple(map(self._tokenizer.id_to_token, range(len(SPECIAL_TOKENS)))) != SPECIAL_TOKENS:
-            raise UserError(f"the tokenizer lacks {' '.join(SPECIAL_TOKENS)} as ids 0 to 5; prepare the data again")
+            raise UserError(
+                f"the tokenizer lacks {' '.join(SPECIAL_TOKENS)} as ids 0 to 5; prepare the data"
+                " again"
+            )
         self._tokenizer.encode_special_tokens = True  # not part of the JSON
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
@@ -70,16 +76,19 @@ class Tokenizer:
         try:
             return cls(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"{path}: the tokenizer cannot be read ({error}); prepare the data again") from error
+            raise UserError(
+                f"{path}: the tokenizer cannot be read ({error}); prepare the data again"
+            ) from error
         except UserError as error:
             raise UserError(f"{path}: {error}") from error
 
     def save(self, path: Path) -> None:
-        """Write a `tokenizer.json`, and beside it a `tokenizer_config.json` for transformers' `AutoTokenizer`.
+        """Write a `tokenizer.json`, and beside it a `tokenizer_config.json` for transformers'
+        `AutoTokenizer`.
 
-        `AutoTokenizer.from_pretrained(folder)` then gives the same ids. The file alone cannot mark `</s>` in a text
-        as text: `tokenizers` needs `encode_special_tokens = True`, and PreTrainedTokenizerFast(tokenizer_file=...)
-        needs `split_special_tokens=True`.
+        `AutoTokenizer.from_pretrained(folder)` then gives the same ids. The file alone cannot mark
+        `</s>` in a text as text: `tokenizers` needs `encode_special_tokens = True`, and
+        PreTrainedTokenizerFast(tokenizer_file=...) needs `split_special_tokens=True`.
         """
         write_text(path, self.json)
         write_json(path.with_name("tokenizer_config.json"), TRANSFORMERS_CONFIG)
@@ -103,7 +112,10 @@ class Tokenizer:
         """Return `encode(text)` grouped by the words of the pre-tokenizer."""
         encoding = self._encoding(text)
         pairs = zip(encoding.word_ids, encoding.ids, strict=True)
-        return [tuple(token for _, token in word) for _, word in groupby(pairs, key=lambda pair: pair[0])]
+        return [
+            tuple(token for _, token in word)
+            for _, word in groupby(pairs, key=lambda pair: pair[0])
+        ]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Return `encode` of each text, computed on all cores without Python's lock."""
@@ -114,9 +126,9 @@ class Tokenizer:
     def offsets(self, text: str) -> list[tuple[int, int]]:
         """Return the span [start, end) of characters of `text` for each token of `encode(text)`.
 
-        Spans exclude white space around a word, except for tokens of white space alone. Tokens that share a character
-        (the bytes of an emoji) all include it. A character that NFC combines with the one before (an accent) belongs to
-        the span of that one.
+        Spans exclude white space around a word, except for tokens of white space alone. Tokens that
+        share a character (the bytes of an emoji) all include it. A character that NFC combines with
+        the one before (an accent) belongs to the span of that one.
         """
         spans = self._encoding(text).offsets
         tiled = []
@@ -133,7 +145,9 @@ class Tokenizer:
         return len(unknown.encode())
 
     def is_lossless(self, text: str, ids: Sequence[int]) -> bool:
-        """Return whether `ids`, the tokens of `text`, decode to its NFC form, except for what became `UNK`."""
+        """Return whether `ids`, the tokens of `text`, decode to its NFC form, except for what
+        became `UNK`.
+        """
         _, represented = self._split_unknown(text, ids)
         return self.decode(ids) == normalize("NFC", represented)
 
@@ -143,12 +157,17 @@ class Tokenizer:
             return "", text
         spans = [span for token, span in zip(ids, self.offsets(text), strict=True) if token == UNK]
         positions = {position for start, end in spans for position in range(start, end)}
-        sides = ([text[at] for at in range(len(text)) if (at in positions) is unknown] for unknown in (True, False))
+        sides = (
+            [text[at] for at in range(len(text)) if (at in positions) is unknown]
+            for unknown in (True, False)
+        )
         unknown, represented = map("".join, sides)
         return unknown, represented
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of token ids without special tokens (`UNK` included); invalid UTF-8 becomes U+FFFD."""
+        """Return the text of token ids without special tokens (`UNK` included); invalid UTF-8
+        becomes U+FFFD.
+        """
         with text_errors_as_user_errors():
             return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
 
@@ -163,11 +182,14 @@ class Tokenizer:
             text = [bytes(BYTES[char] for char in piece if char in BYTES) for piece in names]
         else:  # a token may add a space to the one before, so each follows another one
             before = len(self.decode([len(self) - 1]))
-            text = [self.decode([len(self) - 1, token])[before:].encode() for token in range(len(self))]
+            text = [
+                self.decode([len(self) - 1, token])[before:].encode() for token in range(len(self))
+            ]
         return [b""] * len(SPECIAL_TOKENS) + text[len(SPECIAL_TOKENS) :]
 
     def label(self, token: int) -> str:
-        r"""Return a printable form of a token: "▁" for a space, `\n` and `\xe6` for unprintable content.
+        r"""Return a printable form of a token: "▁" for a space, `\n` and `\xe6` for unprintable
+        content.
 
         Raises:
             ValueError: the id is out of range.
@@ -178,7 +200,9 @@ class Tokenizer:
         if self._bytes and token > SELF and all(char in BYTES for char in piece):
             piece = bytes(map(BYTES.__getitem__, piece)).decode("utf-8", errors="backslashreplace")
         shown = piece.replace(" ", "▁")
-        return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in shown)
+        return "".join(
+            char if char.isprintable() else char.encode("unicode_escape").decode() for char in shown
+        )
 
 
 @contextmanager
@@ -197,7 +221,9 @@ def library_errors_as_user_errors(hint: str) -> Iterator[None]:
 
 @contextmanager
 def text_errors_as_user_errors(texts: Sequence[str] = ()) -> Iterator[None]:
-    """Re-raise a panic of `tokenizers`, and its `TypeError` for half a character in one of the texts, as UserError."""
+    """Re-raise a panic of `tokenizers`, and its `TypeError` for half a character in one of the
+    texts, as UserError.
+    """
     try:
         yield
     except TypeError as error:
@@ -210,7 +236,8 @@ def text_errors_as_user_errors(texts: Sequence[str] = ()) -> Iterator[None]:
             raise
         reason = " ".join(str(error).split())[:200]
         raise UserError(
-            f"the tokenizer fails on a text ({reason}); simplify the regular expressions of its tokenizer.json"
+            f"the tokenizer fails on a text ({reason}); simplify the regular expressions of its"
+            " tokenizer.json"
         ) from error
 
 
@@ -219,7 +246,10 @@ def _check_whole_characters(text: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         surrogate = f"\\u{ord(text[error.start]):04x}"
-        message = f"character {error.start + 1} of a text is half a character ({surrogate}); write both surrogates"
+        message = (
+            f"character {error.start + 1} of a text is half a character ({surrogate}); write both"
+            " surrogates"
+        )
         raise UserError(message) from error
 
 

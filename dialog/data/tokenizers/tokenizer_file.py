@@ -1,4 +1,6 @@
-"""Tokenizer files of the user: their ids are shifted so that our special tokens get the ids 0 to 5."""
+"""Tokenizer files of the user: their ids are shifted so that our special tokens get the ids 0
+to 5.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,12 @@ import tokenizers
 
 from dialog.data.reading.files import require_file
 from dialog.data.tokenizers.growth import check_growth
-from dialog.data.tokenizers.tokenizer import SPECIAL_TOKENS, UNK, Tokenizer, library_errors_as_user_errors
+from dialog.data.tokenizers.tokenizer import (
+    SPECIAL_TOKENS,
+    UNK,
+    Tokenizer,
+    library_errors_as_user_errors,
+)
 from dialog.errors import UserError
 
 WANTED = "data.tokenizer.path should name a tokenizer.json in the format of `tokenizers`"
@@ -20,11 +27,15 @@ LARGEST_VOCABULARY = 2**20
 PROBE = "Where is the café? 你好 <s> ##</w>\n"
 ISOLATE_SPECIAL = {
     "type": "Split",
-    "pattern": {"Regex": "<(?=(?:" + "|".join(token.removeprefix("<") for token in SPECIAL_TOKENS) + "))"},
+    "pattern": {
+        "Regex": "<(?=(?:" + "|".join(token.removeprefix("<") for token in SPECIAL_TOKENS) + "))"
+    },
     "behavior": "Isolated",
     "invert": False,
 }
-"""Last pre-tokenizer: it splits the names of special tokens, so that the model never sees one as a word."""
+"""Last pre-tokenizer: it splits the names of special tokens, so that the model never sees one as a
+word.
+"""
 
 Json = dict[str, Any]
 
@@ -32,16 +43,18 @@ Json = dict[str, Any]
 def file(*, path: str) -> Tokenizer:
     """Load a `tokenizer.json`: one of this package unchanged, any other with its ids shifted by 6.
 
-    The shift makes room for the special tokens: ordinary text gets the ids of the file plus 6, for every model type of
-    `tokenizers`. Text that the file cannot represent becomes `<unk>`, even if its BPE would drop it. Its added tokens
-    are ordinary text; its template, truncation, padding and BPE-dropout are removed. Tokens with the name of a special
-    token are renamed, and merges that produce one are removed.
+    The shift makes room for the special tokens: ordinary text gets the ids of the file plus 6, for
+    every model type of `tokenizers`. Text that the file cannot represent becomes `<unk>`, even if
+    its BPE would drop it. Its added tokens are ordinary text; its template, truncation, padding and
+    BPE-dropout are removed. Tokens with the name of a special token are renamed, and merges that
+    produce one are removed.
 
     Args:
         path: Path of the file.
 
     Raises:
-        UserError: with the path; the file is missing, too large or invalid, or its ids cannot be shifted.
+        UserError: with the path; the file is missing, too large or invalid, or its ids cannot be
+            shifted.
     """
     source = Path(path)
     require_file(source, WANTED)
@@ -59,7 +72,10 @@ def file(*, path: str) -> Tokenizer:
 
 
 def _fill_gaps(text: str) -> str:
-    """Name each id without a token; otherwise `tokenizers` prints all of them. Check ids and growth."""
+    """Name each id without a token; otherwise `tokenizers` prints all of them.
+
+    Check ids and growth.
+    """
     content = json.loads(text)
     check_growth(content)
     vocabulary = content["model"]["vocab"]
@@ -71,7 +87,9 @@ def _fill_gaps(text: str) -> str:
             raise UserError(f"two tokens have the same id; {WANTED}")
         if max(ids) >= LARGEST_VOCABULARY:
             raise UserError(f"the id {max(ids)} is not below {LARGEST_VOCABULARY}; {WANTED}")
-        content["model"]["vocab"] = {f"<no {id}>": id for id in {*range(max(ids))} - ids} | vocabulary
+        content["model"]["vocab"] = {
+            f"<no {id}>": id for id in {*range(max(ids))} - ids
+        } | vocabulary
     return json.dumps(content)
 
 
@@ -95,10 +113,18 @@ def _shifted(content: Json) -> str:
         model |= {"vocab": shifted, "unk_token": SPECIAL_TOKENS[UNK]}
     if model["type"] == "BPE":
         model |= {"merges": list(_safe_merges(model)), "dropout": None}
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    flags = {
+        "single_word": False,
+        "lstrip": False,
+        "rstrip": False,
+        "normalized": False,
+        "special": True,
+    }
     first = [content["pre_tokenizer"]] if content["pre_tokenizer"] else []
     content |= {
-        "added_tokens": [{"id": number, "content": token, **flags} for number, token in enumerate(SPECIAL_TOKENS)],
+        "added_tokens": [
+            {"id": number, "content": token, **flags} for number, token in enumerate(SPECIAL_TOKENS)
+        ],
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [*first, ISOLATE_SPECIAL]},
         "post_processor": None,
         "truncation": None,
@@ -108,8 +134,11 @@ def _shifted(content: Json) -> str:
 
 
 def _renamed(names: list[str]) -> list[str]:
-    """Rename tokens that have the name of a special token, and all but the last of tokens with equal names."""
-    taken, seen = {*SPECIAL_TOKENS, *names}, {*SPECIAL_TOKENS}
+    """Rename tokens that have the name of a special token, and all but the last of tokens with
+    equal names.
+    """
+    taken = {*SPECIAL_TOKENS, *names}
+    seen = {*SPECIAL_TOKENS}
     renamed = []
     for name in reversed(names):
         if name in seen:
@@ -130,8 +159,13 @@ def _safe_merges(model: Json) -> Iterator[list[str]]:
 
 
 def _check_affixes(model: Json) -> None:
-    """Raise a UserError if a subword prefix or word suffix could complete the name of a special token."""
-    before, after = model.get("continuing_subword_prefix"), model.get("end_of_word_suffix")
+    """Raise a UserError if a subword prefix or word suffix could complete the name of a special
+    token.
+    """
+    before = model.get("continuing_subword_prefix")
+    after = model.get("end_of_word_suffix")
     for token in SPECIAL_TOKENS:
         if (before and token.startswith(before)) or (after and token.endswith(after)):
-            raise UserError(f"its prefix {before!r} or suffix {after!r} may produce {token}; {WANTED}")
+            raise UserError(
+                f"its prefix {before!r} or suffix {after!r} may produce {token}; {WANTED}"
+            )

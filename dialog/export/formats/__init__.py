@@ -8,4 +8,6 @@ FORMATS = {
     "ctranslate2": ("ctranslate2", "CTranslate2"),
     "onnx": ("onnx", "Onnx"),
 }
-"""Extra and class of each format; the class is in the module of its name, which is imported when it is used."""
+"""Extra and class of each format; the class is in the module of its name, which is imported when it
+is used.
+"""

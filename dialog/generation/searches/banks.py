@@ -1,7 +1,7 @@
 """Beam search with required words: the hypotheses that stay in the beam.
 
-Shapes: n sources that are still searched, K beams, s beams of a group, V vocabulary, U usual tokens of the words, c
-candidates of a beam.
+Shapes: n sources that are still searched, K beams, s beams of a group, V vocabulary, U usual tokens
+of the words, c candidates of a beam.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from dialog.generation.searches.largest import largest
 
 @dataclass(frozen=True)
 class Banks:
-    """Dynamic beam allocation of Post & Vilar 2018 (NAACL), vectorised as by Hu et al. 2019 (NAACL).
+    """Dynamic beam allocation of Post & Vilar 2018 (NAACL), vectorised as by Hu et al. 2019
+    (NAACL).
 
-    The bank of a hypothesis is the number of tokens that it still needs until it contains all words. Hypotheses compete
-    within their bank: first the best of each bank gets a place, then the second best of each, and so on until all
-    places are filled; banks that need fewer tokens come first. Hypotheses that need more tokens than max_length leaves
-    come after all others.
+    The bank of a hypothesis is the number of tokens that it still needs until it contains all
+    words. Hypotheses compete within their bank: first the best of each bank gets a place, then the
+    second best of each, and so on until all places are filled; banks that need fewer tokens come
+    first. Hypotheses that need more tokens than max_length leaves come after all others.
     """
 
     words: RequiredWords
@@ -33,15 +34,23 @@ class Banks:
     end: int
 
     @classmethod
-    def of(cls, constraints: Constraints, progress: ConstraintState, beams: int, length: int) -> Banks | None:
-        """Return the banks of hypotheses from the progress [n K] of their constraints; None without required words."""
+    def of(
+        cls, constraints: Constraints, progress: ConstraintState, beams: int, length: int
+    ) -> Banks | None:
+        """Return the banks of hypotheses from the progress [n K] of their constraints; None without
+        required words.
+        """
         if constraints.required is None:
             return None
-        states, missing = progress.required.view(-1, beams), progress.missing.view(-1, beams)
-        return cls(constraints.required, states, missing, constraints.max_length - length, constraints.end)
+        states = progress.required.view(-1, beams)
+        missing = progress.missing.view(-1, beams)
+        return cls(
+            constraints.required, states, missing, constraints.max_length - length, constraints.end
+        )
 
     def candidates(self, preferences: Tensor, choices: int) -> tuple[Tensor, Tensor]:
-        """Return the best extensions of each beam and those by usual tokens [n, s, c], and their tokens.
+        """Return the best extensions of each beam and those by usual tokens [n, s, c], and their
+        tokens.
 
         Args:
             preferences: Of the next token [n, s, V].
@@ -67,10 +76,12 @@ class Banks:
         late = (needed > 0) & (needed + SLACK >= self.left)
         banks = needed + (late + 2 * (sums == NEVER)) * UNREACHABLE
         best = sums.argsort(dim=1, descending=True, stable=True)
-        order = best.gather(1, banks.gather(1, best).argsort(dim=1, stable=True))  # bank by bank, by sum within each
+        # bank by bank, by sum within each
+        order = best.gather(1, banks.gather(1, best).argsort(dim=1, stable=True))
         banks = banks.gather(1, order)
         count = banks.shape[1]
-        position = torch.arange(count, device=banks.device) - torch.searchsorted(banks, banks)  # within the bank
+        # within the bank
+        position = torch.arange(count, device=banks.device) - torch.searchsorted(banks, banks)
         key = (banks // UNREACHABLE * count + position) * UNREACHABLE + banks % UNREACHABLE
         return order.gather(1, key.argsort(dim=1, stable=True))
 
@@ -82,7 +93,8 @@ class Banks:
         """Mask the end tokens of hypotheses that lack a word, unless their source has no others.
 
         Args:
-            preferences: Of the next token [n, K, V], changed in place; a row in which all else is masked ends.
+            preferences: Of the next token [n, K, V], changed in place; a row in which all else is
+                masked ends.
             totals: Of the hypotheses [n, K], -inf = none.
             ranks: Of ended hypotheses [n, C], -inf = none.
         """
@@ -92,7 +104,9 @@ class Banks:
         ends.masked_fill_(blocked & others.unsqueeze(1), NEVER)
 
     def drop_unmet(self, totals: Tensor, ranks: Tensor) -> Tensor:
-        """Return the totals of hypotheses [n, K] without those that lack a word, unless their source has no others."""
+        """Return the totals of hypotheses [n, K] without those that lack a word, unless their
+        source has no others.
+        """
         unmet = self.unmet()
         others = ((totals > NEVER) & ~unmet).any(1) | (ranks > NEVER).any(1)
         return totals.masked_fill(unmet & others.unsqueeze(1), NEVER)

@@ -1,7 +1,7 @@
 """Beam search.
 
-Shapes: N sources, n sources that are still searched, K beams, G groups of s beams, V vocabulary, L = max_length, C
-ended hypotheses of a group, c extensions of a beam.
+Shapes: N sources, n sources that are still searched, K beams, G groups of s beams, V vocabulary, L
+= max_length, C ended hypotheses of a group, c extensions of a beam.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dialog.generation.constraints import NEVER, Constraints, ConstraintState
-from dialog.generation.contract import Hypothesis, Replies, Search, Step, best_first
+from dialog.generation.search import Hypothesis, Replies, Search, Step, best_first
 from dialog.generation.searches.banks import Banks
 from dialog.generation.searches.hypotheses import NOTHING, BeamExtension, Beams, BeamSettings, Ended
 from dialog.generation.searches.largest import largest
@@ -23,13 +23,15 @@ from dialog.models.contracts import Memory, State
 
 
 class Beam(Search):
-    """Keep the ``width`` best beginnings of a response at each step; return the ``candidates`` best ended ones.
+    """Keep the ``width`` best beginnings of a response at each step; return the ``candidates`` best
+    ended ones.
 
-    A beginning is extended by every token. Among the ``width`` best extensions, those by the end token have ended; the
-    ``width`` best others are kept. The search of a source ends once ``width`` hypotheses have ended, or when no open
-    one can still rank among the candidates: sums of log-probabilities only fall, so a rank is at most the sum divided
-    by the penalty of max_length. Hypotheses without an end token come after all ended ones. Width 1 is greedy search.
-    Required words have places of their own, see `Banks`.
+    A beginning is extended by every token. Among the ``width`` best extensions, those by the end
+    token have ended; the ``width`` best others are kept. The search of a source ends once ``width``
+    hypotheses have ended, or when no open one can still rank among the candidates: sums of
+    log-probabilities only fall, so a rank is at most the sum divided by the penalty of max_length.
+    Hypotheses without an end token come after all ended ones. Width 1 is greedy search. Required
+    words have places of their own, see `Banks`.
     """
 
     Settings = BeamSettings
@@ -39,7 +41,9 @@ class Beam(Search):
 
     def __init__(self, settings: BeamSettings, *, constraints: Constraints) -> None:
         self.constraints = constraints
-        self.width, self.candidates, self.penalty = settings.width, settings.candidates, settings.penalty()
+        self.width = settings.width
+        self.candidates = settings.candidates
+        self.penalty = settings.penalty()
         self.penalty.check(constraints.max_length + 1)
         self.kept = self.candidates  # number of ended hypotheses of a group that are kept
 
@@ -50,67 +54,96 @@ class Beam(Search):
 
     @torch.no_grad()
     def __call__(
-        self, step: Step, first: Tensor, memory: Memory, state: State, source: Tensor, ids: Sequence[str] = ()
+        self,
+        step: Step,
+        first: Tensor,
+        memory: Memory,
+        state: State,
+        source: Tensor,
+        ids: Sequence[str] = (),
     ) -> Replies:
         """Decode ``candidates`` responses for each row of `first` [N, 1]."""
-        count, longest, device = len(first), self.constraints.max_length, first.device
+        count = len(first)
+        longest = self.constraints.max_length
+        device = first.device
         draws = self._draws(source, ids)
-        memory, state = memory.repeat(self.width), state.repeat(self.width)
+        memory = memory.repeat(self.width)
+        state = state.repeat(self.width)
         last, source = (part.repeat_interleave(self.width, 0) for part in (first, source))
         progress = self.constraints.start(len(last), device)
         beams, ended = self._start(count, device)
-        sources = torch.arange(count, device=device)  # n, the row of `first` that each searched source is
+        # n, the row of `first` that each searched source is
+        sources = torch.arange(count, device=device)
         replies: Replies = [[] for _ in range(count)]
         for length in range(longest + 1):
             logits, state = step(last, memory, state)
-            history = beams.tokens.flatten(0, 1)[:, :length]
+            prefix = beams.tokens.flatten(0, 1)[:, :length]
             banks = self._banks(progress, length)
-            scores, preferences = self.constraints(logits[:, -1], history, source, progress, forced=banks is None)
+            scores, preferences = self.constraints(
+                logits[:, -1], prefix, source, progress, forced=banks is None
+            )
             preferences = preferences.view(len(sources), self.width, -1)  # [n, K, V]
             if length < self.delay:
-                preferences = self._only_drawn(preferences, draws[sources, :, length], beams, length)
+                preferences = self._only_drawn(
+                    preferences, draws[sources, :, length], beams, length
+                )
             if banks is not None:
                 banks.drop_unmet_ends(preferences, beams.totals, ended.ranks.flatten(1))
             extension = self._extend(beams, preferences, banks)
             ended = self._end(ended, beams, extension, scores, length)
             if length == longest:
                 totals = beams.totals.masked_fill(extension.ended_beams, NEVER)
-                totals = totals if banks is None else banks.drop_unmet(totals, ended.ranks.flatten(1))
+                totals = (
+                    totals if banks is None else banks.drop_unmet(totals, ended.ranks.flatten(1))
+                )
                 self._collect(replies, sources, ended, replace(beams, totals=totals))
                 break
             beams = self._continue(beams, extension, scores, length)
             finished = self._finished(beams, ended)  # [n, G]
-            beams = replace(beams, totals=beams.totals.masked_fill(finished.repeat_interleave(self.size, 1), NEVER))
+            beams = replace(
+                beams,
+                totals=beams.totals.masked_fill(finished.repeat_interleave(self.size, 1), NEVER),
+            )
             finished = finished.all(1)  # [n]
             open_sources = len(sources) - int(finished.sum())
-            rows, tokens = extension.rows, extension.tokens  # [n, K]
+            # [n, K]
+            rows = extension.rows
+            tokens = extension.tokens
             if 2 * open_sources <= len(sources):
-                self._collect(replies, sources[finished], ended.select(finished.nonzero().squeeze(1)), None)
+                self._collect(
+                    replies, sources[finished], ended.select(finished.nonzero().squeeze(1)), None
+                )
                 keep = (~finished).nonzero().squeeze(1)
                 if not open_sources:
                     break
-                beams, ended, sources, rows, tokens = (
-                    beams.select(keep),
-                    ended.select(keep),
-                    sources[keep],
-                    rows[keep],
-                    tokens[keep],
-                )
-                memory, source = memory.select(rows.flatten()), source[rows.flatten()]  # a parent has the same source
-            state, progress = state.select(rows.flatten()), progress.select(rows.flatten())
+                beams = beams.select(keep)
+                ended = ended.select(keep)
+                sources = sources[keep]
+                rows = rows[keep]
+                tokens = tokens[keep]
+                # a parent has the same source
+                memory = memory.select(rows.flatten())
+                source = source[rows.flatten()]
+            state = state.select(rows.flatten())
+            progress = progress.select(rows.flatten())
             progress = self.constraints.advance(progress, tokens.flatten())
             last = tokens.view(-1, 1)
         return replies
 
     def _banks(self, progress: ConstraintState, length: int) -> Banks | None:
-        """Return the banks of beams with required words; a beam alone and drawn tokens are forced to contain them."""
+        """Return the banks of beams with required words; a beam alone and drawn tokens are forced
+        to contain them.
+        """
         if self.width == self.groups or length < self.delay:
             return None
         return Banks.of(self.constraints, progress, self.width, length)
 
     def _start(self, count: int, device: torch.device) -> tuple[Beams, Ended]:
-        """Return one open hypothesis for each source, or one for each beam if their first tokens are drawn."""
-        groups, length = (count, self.groups, self.size), self.constraints.max_length + 1
+        """Return one open hypothesis for each source, or one for each beam if their first tokens
+        are drawn.
+        """
+        groups = (count, self.groups, self.size)
+        length = self.constraints.max_length + 1
         totals = torch.zeros(groups, device=device)
         if not self.delay:
             totals[..., 1:] = NEVER
@@ -122,7 +155,9 @@ class Beam(Search):
         return Beams(tokens.flatten(1, 2), scores.flatten(1, 2), totals.flatten(1)), ended
 
     def _draws(self, source: Tensor, ids: Sequence[str]) -> Tensor:
-        """Return numbers in [0, 1) for the tokens that are drawn [N, K, L + 1]; none without a sampled beginning."""
+        """Return numbers in [0, 1) for the tokens that are drawn [N, K, L + 1]; none without a
+        sampled beginning.
+        """
         return source.new_zeros(0)
 
     def _only_drawn(self, preferences: Tensor, draws: Tensor, beams: Beams, length: int) -> Tensor:
@@ -143,8 +178,12 @@ class Beam(Search):
             groups.append(self._best(beams.totals[:, start : start + self.size], own, start, banks))
         return BeamExtension(*(torch.cat(parts, 1) for parts in zip(*groups, strict=True)))
 
-    def _best(self, totals: Tensor, preferences: Tensor, start: int, banks: Banks | None) -> BeamExtension:
-        """Choose the best extensions of one group: totals [n, s], preferences [n, s, V], its first beam."""
+    def _best(
+        self, totals: Tensor, preferences: Tensor, start: int, banks: Banks | None
+    ) -> BeamExtension:
+        """Choose the best extensions of one group: totals [n, s], preferences [n, s, V], its first
+        beam.
+        """
         size, vocabulary = preferences.shape[1:]
         choices = min(2 * size, vocabulary)
         if banks is None:
@@ -161,12 +200,15 @@ class Beam(Search):
         ends = chosen == self.constraints.end
         accepted = ends[:, :size] & (best[:, :size] != NEVER)
         ended_totals = best[:, :size].masked_fill(~accepted, NEVER)
-        ended_beams = torch.zeros_like(totals).scatter_reduce_(1, beams[:, :size], accepted.to(totals.dtype), "amax")
+        ended_beams = torch.zeros_like(totals).scatter_reduce_(
+            1, beams[:, :size], accepted.to(totals.dtype), "amax"
+        )
         continuing = best.masked_fill(ends, NEVER)
         if continuing.shape[1] < size:  # a vocabulary that is smaller than the beam
             continuing = F.pad(continuing, (0, size - continuing.shape[1]), value=NEVER)
             beams, chosen = (F.pad(part, (0, size - part.shape[1])) for part in (beams, chosen))
-        order = (continuing == NEVER).to(torch.uint8).argsort(dim=1, stable=True)[:, :size]  # [n, s]
+        # [n, s]
+        order = (continuing == NEVER).to(torch.uint8).argsort(dim=1, stable=True)[:, :size]
         offset = torch.arange(len(totals), device=totals.device).unsqueeze(1) * self.width + start
         ended_rows = beams[:, :size] + offset
         return BeamExtension(
@@ -178,12 +220,15 @@ class Beam(Search):
             ended_beams > 0,
         )
 
-    def _end(self, ended: Ended, beams: Beams, extension: BeamExtension, scores: Tensor, length: int) -> Ended:
+    def _end(
+        self, ended: Ended, beams: Beams, extension: BeamExtension, scores: Tensor, length: int
+    ) -> Ended:
         """Keep the best of the hypotheses that had ended and those that end now."""
         rows = extension.ended_rows.view(-1, self.groups, self.size)  # [n, G, s]
         new_ranks = extension.ended_totals.view_as(rows) / self.penalty(length + 1)
         best, order = torch.cat([ended.ranks, new_ranks], 2).topk(ended.ranks.shape[2], -1)
-        tokens, token_scores = (part.flatten(0, 1)[rows] for part in (beams.tokens, beams.scores))  # [n, G, s, L + 1]
+        # [n, G, s, L + 1]
+        tokens, token_scores = (part.flatten(0, 1)[rows] for part in (beams.tokens, beams.scores))
         tokens[..., length] = self.constraints.end
         token_scores[..., length] = scores[rows, self.constraints.end]
         places = order.unsqueeze(-1).expand(-1, -1, -1, tokens.shape[-1])
@@ -194,9 +239,13 @@ class Beam(Search):
             ended.count + (new_ranks != NEVER).sum(2),
         )
 
-    def _continue(self, beams: Beams, extension: BeamExtension, scores: Tensor, length: int) -> Beams:
+    def _continue(
+        self, beams: Beams, extension: BeamExtension, scores: Tensor, length: int
+    ) -> Beams:
         """Return the open hypotheses after one more token."""
-        tokens, token_scores = (part.flatten(0, 1)[extension.rows] for part in (beams.tokens, beams.scores))
+        tokens, token_scores = (
+            part.flatten(0, 1)[extension.rows] for part in (beams.tokens, beams.scores)
+        )
         tokens[..., length] = extension.tokens
         token_scores[..., length] = scores[extension.rows, extension.tokens]
         return Beams(tokens, token_scores, extension.totals)
@@ -209,11 +258,21 @@ class Beam(Search):
         bound = best / self.penalty(self.constraints.max_length + 1)
         return (ended.count >= self.size) | (ended.ranks[..., -1] >= bound)
 
-    def _collect(self, replies: Replies, sources: Tensor, ended: Ended, beams: Beams | None) -> None:
-        """Store the hypotheses of sources whose search is over, with their open ones if max_length is reached."""
+    def _collect(
+        self, replies: Replies, sources: Tensor, ended: Ended, beams: Beams | None
+    ) -> None:
+        """Store the hypotheses of sources whose search is over, with their open ones if max_length
+        is reached.
+        """
         parts = [(ended.tokens.flatten(1, 2), ended.scores.flatten(1, 2), ended.ranks.flatten(1))]
         if beams is not None:
-            parts.append((beams.tokens, beams.scores, beams.totals / self.penalty(self.constraints.max_length)))
+            parts.append(
+                (
+                    beams.tokens,
+                    beams.scores,
+                    beams.totals / self.penalty(self.constraints.max_length),
+                )
+            )
         columns = [torch.cat(column, 1).tolist() for column in zip(*parts, strict=True)]
         for source, *rows in zip(sources.tolist(), *columns, strict=True):
             hypotheses = [
@@ -222,7 +281,11 @@ class Beam(Search):
                 if rank != NEVER
             ]
             valid = [reply for reply in hypotheses if reply is not None]
-            replies[source] = distinct(best_first(valid))[: self.candidates] if len(valid) == len(hypotheses) else []
+            replies[source] = (
+                distinct(best_first(valid))[: self.candidates]
+                if len(valid) == len(hypotheses)
+                else []
+            )
 
 
 def distinct(hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:

@@ -28,14 +28,14 @@ class DiverseBeamSettings(BeamSettings):
 class DiverseBeam(Beam):
     """Beam search in groups that avoid each other's tokens (Vijayakumar et al. 2018, AAAI).
 
-    Each group is a beam search of B = ``width / groups`` beams, which ends once B of its own hypotheses have ended. The
-    groups search one after the other at each step: a token's preference falls by ``diversity`` for each beam of an
-    earlier group that has just chosen it. A response of several groups is one candidate, so there may be fewer
-    candidates than asked for.
+    Each group is a beam search of B = ``width / groups`` beams, which ends once B of its own
+    hypotheses have ended. The groups search one after the other at each step: a token's preference
+    falls by ``diversity`` for each beam of an earlier group that has just chosen it. A response of
+    several groups is one candidate, so there may be fewer candidates than asked for.
 
     Args:
-        settings: With the width of all groups together; the candidates are the best of all groups, by the sums of
-            preferences.
+        settings: With the width of all groups together; the candidates are the best of all groups,
+            by the sums of preferences.
         groups: Number of groups; divides the width.
         diversity: In nats.
     """
@@ -43,7 +43,12 @@ class DiverseBeam(Beam):
     Settings = DiverseBeamSettings
 
     def __init__(
-        self, settings: BeamSettings, *, constraints: Constraints, groups: int = 3, diversity: float = 0.5
+        self,
+        settings: BeamSettings,
+        *,
+        constraints: Constraints,
+        groups: int = 3,
+        diversity: float = 0.5,
     ) -> None:
         super().__init__(settings, constraints=constraints)
         if groups < 1 or self.width % groups:
@@ -51,7 +56,8 @@ class DiverseBeam(Beam):
         if not 0 <= diversity < inf:
             raise ValueError(f"diversity is {diversity}; give a number from 0")
         self.groups = groups
-        self.kept = self.size  # a group ends by its own hypotheses alone, since later groups avoid its tokens
+        # a group ends by its own hypotheses alone, since later groups avoid its tokens
+        self.kept = self.size
         self.diversity = diversity
 
 
@@ -76,7 +82,9 @@ class DelayedBeam(Beam):
     ) -> None:
         super().__init__(settings, constraints=constraints)
         if not 1 <= delay <= constraints.max_length:
-            raise ValueError(f"delay is {delay}; give a number from 1 to max_length {constraints.max_length}")
+            raise ValueError(
+                f"delay is {delay}; give a number from 1 to max_length {constraints.max_length}"
+            )
         self.delay = delay
         self.sampling = Sampling(constraints=constraints, top_k=top_k, seed=seed)
 
@@ -86,8 +94,12 @@ class DelayedBeam(Beam):
     def _only_drawn(self, preferences: Tensor, draws: Tensor, beams: Beams, length: int) -> Tensor:
         """Mask all tokens that are not drawn; a beam that is equal to an earlier one is dropped."""
         flat = preferences.flatten(0, 1)
-        chosen = draw(self.sampling.truncate(flat), draws.flatten()).view_as(beams.totals).unsqueeze(-1)  # [n, K, 1]
+        # [n, K, 1]
+        chosen = (
+            draw(self.sampling.truncate(flat), draws.flatten()).view_as(beams.totals).unsqueeze(-1)
+        )
         own = torch.cat([beams.tokens[..., :length], chosen], -1)  # [n, K, length + 1]
-        equal = (own.unsqueeze(1) == own.unsqueeze(2)).all(-1).tril(-1).any(-1, keepdim=True)  # [n, K, 1]
+        # [n, K, 1]
+        equal = (own.unsqueeze(1) == own.unsqueeze(2)).all(-1).tril(-1).any(-1, keepdim=True)
         values = preferences.gather(-1, chosen).masked_fill(equal, NEVER)
         return torch.full_like(preferences, NEVER).scatter_(-1, chosen, values)

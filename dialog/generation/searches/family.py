@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dialog.config.components import Family
-from dialog.generation.contract import Search
+from dialog.generation.search import Search
 from dialog.generation.searches.anti_lm import AntiLanguageModel
 from dialog.generation.searches.mmi import MutualInformation
 from dialog.generation.searches.single import SINGLE

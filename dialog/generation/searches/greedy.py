@@ -11,14 +11,16 @@ import torch
 from torch import Tensor
 
 from dialog.generation.constraints import Constraints
-from dialog.generation.contract import Replies, Search, Step
+from dialog.generation.search import Replies, Search, Step
 from dialog.generation.searches.largest import largest
 from dialog.generation.searches.rows import decode_rows
 from dialog.models.contracts import Memory, State
 
 
 class Greedy(Search):
-    """Emit the most probable token at each step until the end token: argmax_v p(v | previous tokens, source)."""
+    """Emit the most probable token at each step until the end token: argmax_v p(v | previous
+    tokens, source).
+    """
 
     streams = True
 
@@ -27,7 +29,13 @@ class Greedy(Search):
 
     @torch.no_grad()
     def __call__(
-        self, step: Step, first: Tensor, memory: Memory, state: State, source: Tensor, ids: Sequence[str] = ()
+        self,
+        step: Step,
+        first: Tensor,
+        memory: Memory,
+        state: State,
+        source: Tensor,
+        ids: Sequence[str] = (),
     ) -> Replies:
         """Decode one response for each row of `first` [N, 1]."""
         best = decode_rows(step, first, memory, state, source, self.constraints, most_probable)

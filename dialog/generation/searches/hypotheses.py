@@ -1,6 +1,7 @@
 """Hypotheses of a beam search, and how they are ranked.
 
-Shapes: n sources that are still searched, K beams, G groups, L = max_length, C ended hypotheses of a group.
+Shapes: n sources that are still searched, K beams, G groups, L = max_length, C ended hypotheses of
+    a group.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ NOTHING = -1
 
 @dataclass(frozen=True)
 class LengthPenalty:
-    """Rank of a hypothesis: its log-probability divided by lp(l)^alpha, with l its length, end token included.
+    """Rank of a hypothesis: its log-probability divided by lp(l)^alpha, with l its length, end
+    token included.
 
     ``gnmt``: lp(l) = (5 + l) / 6 (Wu et al. 2016, equation 14); ``average``: lp(l) = l.
     """
@@ -32,16 +34,24 @@ class LengthPenalty:
         if self.normalisation not in ("gnmt", "average"):
             raise ValueError(f"normalisation is {self.normalisation!r}; choose gnmt or average")
         if not 0 <= self.alpha < float("inf"):
-            raise ValueError(f"length_penalty is {self.alpha}; give a number from 0, which ranks by log-probability")
+            raise ValueError(
+                f"length_penalty is {self.alpha}; give a number from 0, which ranks by"
+                " log-probability"
+            )
 
     def check(self, longest: int) -> None:
-        """Raise ValueError if the divisor for the longest length is not a number of float32, the type of ranks."""
+        """Raise ValueError if the divisor for the longest length is not a number of float32, the
+        type of ranks.
+        """
         try:
             divisor = self(longest)
         except OverflowError:
             divisor = float("inf")
         if divisor > torch.finfo(torch.float32).max:
-            raise ValueError(f"length_penalty is {self.alpha}, too large for {longest} tokens; give a smaller number")
+            raise ValueError(
+                f"length_penalty is {self.alpha}, too large for {longest} tokens; give a smaller"
+                " number"
+            )
 
     def __call__(self, length: int) -> float:
         """Return the divisor for a length."""
@@ -70,7 +80,9 @@ class BeamSettings:
         if self.width < 1:
             raise ValueError(f"width is {self.width}; give at least 1")
         if not 1 <= self.candidates <= self.width:
-            raise ValueError(f"candidates is {self.candidates}; give a number from 1 to width {self.width}")
+            raise ValueError(
+                f"candidates is {self.candidates}; give a number from 1 to width {self.width}"
+            )
         self.penalty()
 
     def penalty(self) -> LengthPenalty:

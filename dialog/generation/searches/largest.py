@@ -15,10 +15,12 @@ MANY = 2**16
 
 
 def largest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the ``count`` largest elements of each row [.., V] in descending order, and their places, each [.., c].
+    """Return the ``count`` largest elements of each row [.., V] in descending order, and their
+    places, each [.., c].
 
-    They are in the c parts with the largest maxima, or in the rest behind the last part. Of equal elements the first
-    one is the largest of a row. On a CPU this is faster than `topk`: maxima of parts are vectorised.
+    They are in the c parts with the largest maxima, or in the rest behind the last part. Of equal
+    elements the first one is the largest of a row. On a CPU this is faster than `topk`: maxima of
+    parts are vectorised.
     """
     parts = scores.shape[-1] // PART
     if scores.device.type != "cpu" or scores.numel() < MANY or parts <= count:
@@ -37,7 +39,9 @@ def largest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def _top(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return `topk`; for one element by `max`, which is faster and returns the first of equal ones."""
+    """Return `topk`; for one element by `max`, which is faster and returns the first of equal
+    ones.
+    """
     if count > 1:
         values, places = scores.topk(count, -1)
     else:

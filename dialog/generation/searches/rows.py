@@ -11,11 +11,13 @@ import torch
 from torch import Tensor
 
 from dialog.generation.constraints import Constraints
-from dialog.generation.contract import Hypothesis, Step
+from dialog.generation.search import Hypothesis, Step
 from dialog.models.contracts import Memory, State
 
 Choose = Callable[[Tensor, Tensor, int], Tensor]
-"""From preferences [n, V], the row of the batch that each belongs to [n], and the length so far, to tokens [n]."""
+"""From preferences [n, V], the row of the batch that each belongs to [n], and the length so far, to
+tokens [n].
+"""
 
 
 def decode_rows(
@@ -27,19 +29,25 @@ def decode_rows(
     constraints: Constraints,
     choose: Choose,
 ) -> list[Hypothesis | None]:
-    """Extend every row by the chosen token until its end token; None where the scores are not numbers.
+    """Extend every row by the chosen token until its end token; None where the scores are not
+    numbers.
 
-    Finished rows are removed from the batch once they make up half of it. The host waits for the device once a token.
+    Finished rows are removed from the batch once they make up half of it. The host waits for the
+    device once a token.
     """
-    count, device, longest = len(first), first.device, constraints.max_length
+    count = len(first)
+    device = first.device
+    longest = constraints.max_length
     tokens = torch.full((count, longest + 1), constraints.end, device=device)  # [N, L + 1]
     scores = torch.zeros(count, longest + 1, device=device)
-    rows, last, progress = torch.arange(count, device=device), first, constraints.start(count, device)
+    rows = torch.arange(count, device=device)
+    last = first
+    progress = constraints.start(count, device)
     ended = torch.zeros(count, dtype=torch.bool, device=device)  # [n]
     for length in range(longest + 1):
         logits, state = step(last, memory, state)
-        history = tokens[rows, :length]  # [n, length]
-        log_probabilities, preferences = constraints(logits[:, -1], history, source, progress)
+        prefix = tokens[rows, :length]  # [n, length]
+        log_probabilities, preferences = constraints(logits[:, -1], prefix, source, progress)
         chosen = choose(preferences, rows, length)  # [n]
         score = log_probabilities.gather(1, chosen.unsqueeze(1)).squeeze(1)
         tokens[rows, length] = chosen.masked_fill(ended, constraints.end)
@@ -48,20 +56,27 @@ def decode_rows(
         open_rows = len(rows) - int(ended.sum())
         if not open_rows:
             break
-        last, progress = chosen.unsqueeze(1), constraints.advance(progress, chosen)
+        last = chosen.unsqueeze(1)
+        progress = constraints.advance(progress, chosen)
         if 2 * open_rows <= len(rows):
             keep = (~ended).nonzero().squeeze(1)
             last, rows, source, ended = (part[keep] for part in (last, rows, source, ended))
-            memory, state, progress = memory.select(keep), state.select(keep), progress.select(keep)
+            memory = memory.select(keep)
+            state = state.select(keep)
+            progress = progress.select(keep)
     return [
-        hypothesis(*row, end=constraints.end, rank=None) for row in zip(tokens.tolist(), scores.tolist(), strict=True)
+        hypothesis(*row, end=constraints.end, rank=None)
+        for row in zip(tokens.tolist(), scores.tolist(), strict=True)
     ]
 
 
-def hypothesis(tokens: list[int], scores: list[float], *, end: int, rank: float | None) -> Hypothesis | None:
+def hypothesis(
+    tokens: list[int], scores: list[float], *, end: int, rank: float | None
+) -> Hypothesis | None:
     """Build a hypothesis of the tokens before the first end token; None if a score is not a number.
 
-    Without an end token, the last token is beyond max_length and is dropped. The default rank is the score.
+    Without an end token, the last token is beyond max_length and is dropped. The default rank is
+    the score.
     """
     finished = end in tokens
     length = tokens.index(end) if finished else len(tokens) - 1

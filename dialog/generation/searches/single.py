@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isfinite
 
 from dialog.config.components import Component, Family
-from dialog.generation.contract import Search
+from dialog.generation.search import Search
 from dialog.generation.searches.beam import Beam
 from dialog.generation.searches.beam_variants import DelayedBeam, DiverseBeam
 from dialog.generation.searches.contrastive import Contrastive

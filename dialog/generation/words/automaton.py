@@ -1,6 +1,8 @@
-"""Automaton that finds words in the bytes of a text, where a character may be incomplete or invalid.
+"""Automaton that finds words in the bytes of a text, where a character may be incomplete or
+invalid.
 
-Shapes: A states, C classes of bytes, Q states between characters, K symbols of the words and one for all others.
+Shapes: A states, C classes of bytes, Q states between characters, K symbols of the words and one
+    for all others.
 """
 
 from __future__ import annotations
@@ -14,7 +16,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dialog.generation.words.patterns import BOUNDARY, GAP, case_variants, first_byte, is_spaced, pattern, symbols_of
+from dialog.generation.words.patterns import (
+    BOUNDARY,
+    GAP,
+    case_variants,
+    first_byte,
+    is_spaced,
+    pattern,
+    symbols_of,
+)
 
 INVALID = "\ufffd"
 """Decoded in place of bytes that are not UTF-8."""
@@ -22,14 +32,17 @@ INVALID = "\ufffd"
 
 @dataclass(frozen=True)
 class WordAutomaton:
-    """Automaton of Aho & Corasick (1975) over bytes, decoded as UTF-8. A set of words is a number with a bit for each.
+    """Automaton of Aho & Corasick (1975) over bytes, decoded as UTF-8.
 
-    State 0 is that of a text of other words. The `fallback` of a state has almost the same transitions, and completes
-    at most the same words; a root is its own.
+    A set of words is a number with a bit for each.
+
+    State 0 is that of a text of other words. The `fallback` of a state has almost the same
+    transitions, and completes at most the same words; a root is its own.
     """
 
     goto: np.ndarray  # [A, C], the next state
-    completes: np.ndarray  # [A, C], the words that a byte completes, which is the boundary behind them (see `pattern`)
+    # [A, C], the words that a byte completes, which is the boundary behind them (see `pattern`)
+    completes: np.ndarray
     at_end: np.ndarray  # [A], the words that are complete if the text ends here
     fallback: np.ndarray  # [A]
     classes: bytes  # [256], class of each byte
@@ -39,7 +52,8 @@ class WordAutomaton:
     def build(cls, words: Sequence[str], *, separate: bool) -> WordAutomaton:
         """Build the automaton of words, which have bits of their own or, not `separate`, share one.
 
-        Words of scripts without spaces see other symbols than the rest, so each have an automaton; both run together.
+        Words of scripts without spaces see other symbols than the rest, so each have an automaton;
+        both run together.
 
         Raises:
             ValueError: a word without a letter or digit.
@@ -47,7 +61,9 @@ class WordAutomaton:
         parts: dict[bool, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         for number, word in enumerate(words):
             parts[is_spaced(word)][pattern(word)] |= 1 << number if separate else 1
-        first, *rest = (_Builder(patterns, spaced).automaton() for spaced, patterns in sorted(parts.items()))
+        first, *rest = (
+            _Builder(patterns, spaced).automaton() for spaced, patterns in sorted(parts.items())
+        )
         return _together(first, rest[0]) if rest else first
 
 
@@ -64,7 +80,8 @@ class _Incomplete(NamedTuple):
     low: int  # range of the next byte
     high: int
     left: int  # number of bytes after the next one
-    characters: tuple[tuple[bytes, _Outcome], ...]  # their remaining bytes; none that are like all others
+    # their remaining bytes; none that are like all others
+    characters: tuple[tuple[bytes, _Outcome], ...]
     valid: _Outcome  # after all other characters
     invalid: _Outcome  # before the first byte that is not part of a character
     usual: tuple[_Outcome, _Outcome]  # valid and invalid after other words
@@ -75,7 +92,9 @@ class _Builder:
 
     def __init__(self, patterns: dict[str, int], spaced: bool) -> None:
         self.spaced = spaced
-        self.alphabet = {symbol: number for number, symbol in enumerate(sorted(set("".join(patterns))))}
+        self.alphabet = {
+            symbol: number for number, symbol in enumerate(sorted(set("".join(patterns))))
+        }
         self.next, self.words, self.fallback = _transitions(patterns, self.alphabet)
         self.numbers: dict[_Incomplete, int] = {}
 
@@ -84,23 +103,31 @@ class _Builder:
         between = self._between_characters()
         goto, completes = (list(part) for part in between)
         end = self._read(BOUNDARY)[1]
-        at_end, fallback = end.tolist(), self.fallback.tolist()
+        at_end = end.tolist()
+        fallback = self.fallback.tolist()
         for incomplete in self._numbered():
             next_states, words = self._within_character(incomplete, goto, completes)
             goto.append(next_states)
             completes.append(words)
             at_end.append(incomplete.invalid.words | int(end[incomplete.invalid.state]))
             valid, invalid = incomplete.usual
-            fallback.append(self._number(incomplete._replace(characters=(), valid=valid, invalid=invalid)))
+            fallback.append(
+                self._number(incomplete._replace(characters=(), valid=valid, invalid=invalid))
+            )
         tables, classes = _by_class(np.array(goto), np.array(completes))
         start = int(self._read(BOUNDARY)[0][0])
         return WordAutomaton(
-            *tables, np.array(at_end, self.words.dtype), np.array(fallback, np.int32), classes=classes, start=start
+            *tables,
+            np.array(at_end, self.words.dtype),
+            np.array(fallback, np.int32),
+            classes=classes,
+            start=start,
         )
 
     def _read(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         """Return the states [Q] after symbols, and the words [Q] that these complete."""
-        states, words = np.arange(len(self.next), dtype=np.int32), np.zeros(len(self.next), self.words.dtype)
+        states = np.arange(len(self.next), dtype=np.int32)
+        words = np.zeros(len(self.next), self.words.dtype)
         for symbol in text:
             number = self.alphabet.get(symbol, len(self.alphabet))
             words = words | self.words[states, number]
@@ -119,7 +146,9 @@ class _Builder:
         shared: dict[tuple[int, int, int, bool], np.ndarray] = {}
         for byte in range(256):
             if byte < 0x80:
-                goto[:, byte], completes[:, byte] = read.get(symbols_of(chr(byte), self.spaced), others)
+                goto[:, byte], completes[:, byte] = read.get(
+                    symbols_of(chr(byte), self.spaced), others
+                )
                 continue
             following = _following(byte)
             if following is None:
@@ -135,12 +164,16 @@ class _Builder:
                 key = (*following, is_gap)
                 if key not in shared:
                     done = boundary[0], np.zeros_like(boundary[1])
-                    shared[key] = self._incomplete(following, [], *((done, done) if is_gap else (others, invalid)))
+                    shared[key] = self._incomplete(
+                        following, [], *((done, done) if is_gap else (others, invalid))
+                    )
                 goto[:, byte] = shared[key]
         return goto, completes
 
     def _characters(self) -> dict[int, list[tuple[bytes, str]]]:
-        """Return the characters beyond ASCII that words have, by first byte: the other bytes and the symbols."""
+        """Return the characters beyond ASCII that words have, by first byte: the other bytes and
+        the symbols.
+        """
         by_lead: dict[int, list[tuple[bytes, str]]] = defaultdict(list)
         for character in dict.fromkeys([*self.alphabet, *case_variants()]):
             text = symbols_of(character, self.spaced)
@@ -157,7 +190,9 @@ class _Builder:
     ) -> np.ndarray:
         """Return the states [Q] after the first byte of a character."""
         outcomes = [self._read(text) for _, text in characters]
-        table = np.stack([part for outcome in (valid, invalid, *outcomes) for part in outcome], 1, dtype=np.int64)
+        table = np.stack(
+            [part for outcome in (valid, invalid, *outcomes) for part in outcome], 1, dtype=np.int64
+        )
         unusual = (table != table[0]).any(1)
         unusual[0] = True
         rows, inverse = np.unique(table[unusual], axis=0, return_inverse=True)
@@ -180,7 +215,9 @@ class _Builder:
         return self.numbers.setdefault(incomplete, len(self.next) + len(self.numbers))
 
     def _numbered(self) -> Iterator[_Incomplete]:
-        """Yield all states within a character in the order of their numbers, those too that are added meanwhile."""
+        """Yield all states within a character in the order of their numbers, those too that are
+        added meanwhile.
+        """
         count = 0
         while count < len(self.numbers):
             fresh = list(self.numbers)[count:]
@@ -192,14 +229,16 @@ class _Builder:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the transitions [256] of a state within a character."""
         low, high, left, characters, valid, invalid, _ = incomplete
-        next_states, words = goto[invalid.state].copy(), completes[invalid.state] | invalid.words
+        next_states = goto[invalid.state].copy()
+        words = completes[invalid.state] | invalid.words
         part = slice(low, high + 1)
         by_byte: dict[int, list[tuple[bytes, _Outcome]]] = defaultdict(list)
         for remaining, outcome in characters:
             by_byte[remaining[0]].append((remaining[1:], outcome))
         if left:
             rest = incomplete._replace(low=0x80, high=0xBF, left=left - 1, characters=())
-            next_states[part], words[part] = self._number(rest), 0
+            next_states[part] = self._number(rest)
+            words[part] = 0
             for byte, own in by_byte.items():
                 next_states[byte] = self._number(rest._replace(characters=tuple(own)))
         else:
@@ -210,7 +249,9 @@ class _Builder:
 
 
 def _following(lead: int) -> tuple[int, int, int] | None:
-    """Return the range of the second byte of a character, and the number of bytes after it; None if none begins so."""
+    """Return the range of the second byte of a character, and the number of bytes after it; None if
+    none begins so.
+    """
     if 0xC2 <= lead <= 0xDF:
         return 0x80, 0xBF, 0
     if 0xE0 <= lead <= 0xEF:
@@ -220,8 +261,12 @@ def _following(lead: int) -> tuple[int, int, int] | None:
     return None
 
 
-def _transitions(patterns: dict[str, int], alphabet: dict[str, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the transitions [Q, K] over symbols, the words [Q, K] that these complete, and the fallbacks [Q]."""
+def _transitions(
+    patterns: dict[str, int], alphabet: dict[str, int]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the transitions [Q, K] over symbols, the words [Q, K] that these complete, and the
+    fallbacks [Q].
+    """
     children: list[dict[str, int]] = [{}]
     ends: list[dict[str, int]] = [{}]
     for symbols_of_word, words in patterns.items():
@@ -235,13 +280,15 @@ def _transitions(patterns: dict[str, int], alphabet: dict[str, int]) -> tuple[np
         ends[state][symbols_of_word[-1]] = words
     shape = len(children), len(alphabet) + 1
     all_words = reduce(or_, patterns.values())
-    goto, completes = np.zeros(shape, np.int32), np.zeros(shape, np.min_scalar_type(all_words))
+    goto = np.zeros(shape, np.int32)
+    completes = np.zeros(shape, np.min_scalar_type(all_words))
     fallback = np.zeros(len(children), np.int32)
     queue = deque([0])
     while queue:
         state = queue.popleft()
         if state:
-            goto[state], completes[state] = goto[fallback[state]], completes[fallback[state]]
+            goto[state] = goto[fallback[state]]
+            completes[state] = completes[fallback[state]]
         for symbol, child in children[state].items():
             fallback[child] = goto[state, alphabet[symbol]] if state else 0
             goto[state, alphabet[symbol]] = child
@@ -251,18 +298,25 @@ def _transitions(patterns: dict[str, int], alphabet: dict[str, int]) -> tuple[np
     return goto, completes, fallback
 
 
-def _by_class(goto: np.ndarray, completes: np.ndarray) -> tuple[tuple[np.ndarray, np.ndarray], bytes]:
-    """Return tables [A, C] for tables [A, 256], and the class of each byte: those with equal columns have one."""
+def _by_class(
+    goto: np.ndarray, completes: np.ndarray
+) -> tuple[tuple[np.ndarray, np.ndarray], bytes]:
+    """Return tables [A, C] for tables [A, 256], and the class of each byte: those with equal
+    columns have one.
+    """
     numbers: dict[tuple[bytes, bytes], int] = {}
     classes = [
-        numbers.setdefault((goto[:, byte].tobytes(), completes[:, byte].tobytes()), len(numbers)) for byte in range(256)
+        numbers.setdefault((goto[:, byte].tobytes(), completes[:, byte].tobytes()), len(numbers))
+        for byte in range(256)
     ]
     first = [classes.index(number) for number in range(len(numbers))]
     return (goto[:, first], completes[:, first]), bytes(classes)
 
 
 def _together(one: WordAutomaton, other: WordAutomaton) -> WordAutomaton:
-    """Return an automaton that runs two side by side; its states are pairs that a text reaches, and their fallbacks."""
+    """Return an automaton that runs two side by side; its states are pairs that a text reaches, and
+    their fallbacks.
+    """
     pairs = sorted(set(zip(one.classes, other.classes, strict=True)))
     classes = bytes(map(pairs.index, zip(one.classes, other.classes, strict=True)))
     own, others = (np.array(column) for column in zip(*pairs, strict=True))
@@ -274,7 +328,8 @@ def _together(one: WordAutomaton, other: WordAutomaton) -> WordAutomaton:
         return following
 
     def fallback(codes: np.ndarray) -> np.ndarray:
-        first, second = codes // size, codes % size
+        first = codes // size
+        second = codes % size
         is_root = one.fallback[first] == first
         fallen: np.ndarray = one.fallback[first].astype(np.int64) * size
         fallen += np.where(is_root, other.fallback[second], second)
@@ -284,7 +339,8 @@ def _together(one: WordAutomaton, other: WordAutomaton) -> WordAutomaton:
     while len(fresh):
         fresh = np.setdiff1d(np.append(after(fresh).ravel(), fallback(fresh)), codes)
         codes = np.union1d(codes, fresh)
-    first, second = codes // size, codes % size
+    first = codes // size
+    second = codes % size
     return WordAutomaton(
         np.searchsorted(codes, after(codes)).astype(np.int32),
         one.completes[first][:, own] | other.completes[second][:, others],

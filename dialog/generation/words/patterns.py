@@ -1,4 +1,6 @@
-"""Words as patterns of symbols, and texts as symbols: letters without their case, and boundaries."""
+"""Words as patterns of symbols, and texts as symbols: letters without their case, and
+boundaries.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +14,17 @@ BOUNDARY = "\0"
 GAP = frozenset((0xC2, *range(0xE2, 0xEA), 0xEF, *range(0xF0, 0xF5)))
 """First bytes of the UTF-8 of other characters between words.
 
-C2: Latin-1 punctuation, E2: general punctuation and symbols, E3 to E9: punctuation, kana and Han, EF: full width and
-U+FFFD, F0 to F4: emoji. The few letters among them, such as superscripts, count as gaps too.
+C2: Latin-1 punctuation, E2: general punctuation and symbols, E3 to E9: punctuation, kana and Han,
+EF: full width and U+FFFD, F0 to F4: emoji. The few letters among them, such as superscripts, count
+as gaps too.
 """
 CASED = range(0x80, 0x20000)
 """All characters beyond ASCII that have a case, and many that have none."""
 
 
 def symbols(text: str, *, spaced: bool) -> str:
-    """Return the symbols of a text: `BOUNDARY` for ASCII that is neither letter nor digit, else letters without case.
+    """Return the symbols of a text: `BOUNDARY` for ASCII that is neither letter nor digit, else
+    letters without case.
 
     If words are `spaced`, each character of `GAP` is a `BOUNDARY` too.
     """
@@ -40,7 +44,9 @@ def first_byte(character: str) -> int:
 
 
 def is_spaced(word: str) -> bool:
-    """Return whether a word needs boundaries: it has no letter of a script without spaces, or of `GAP`."""
+    """Return whether a word needs boundaries: it has no letter of a script without spaces, or of
+    `GAP`.
+    """
     return word.isascii() or (
         detect_language([word]) == UNDETERMINED
         and not any(character.isalnum() and first_byte(character) in GAP for character in word)
@@ -63,7 +69,10 @@ def pattern(word: str) -> str:
 
 def occurs(word: str, text: str) -> bool:
     """Return whether a text contains a word between boundaries."""
-    return pattern(word) in f"{BOUNDARY}{symbols(normalize('NFC', text), spaced=is_spaced(word))}{BOUNDARY}"
+    return (
+        pattern(word)
+        in f"{BOUNDARY}{symbols(normalize('NFC', text), spaced=is_spaced(word))}{BOUNDARY}"
+    )
 
 
 @cache

@@ -13,7 +13,9 @@ import numpy as np
 
 @dataclass(frozen=True)
 class TokenTrie:
-    """Trie of the groups of tokens, which are numbered in the order of their classes; node 0 is the empty beginning."""
+    """Trie of the groups of tokens, which are numbered in the order of their classes; node 0 is the
+    empty beginning.
+    """
 
     classes: np.ndarray  # [M], of the last byte; unused for node 0
     parent: np.ndarray  # [M]
@@ -32,8 +34,13 @@ class TokenTrie:
         """Build the trie of the bytes of each token."""
         texts = [piece.translate(classes) for piece in pieces]
         groups = {text: number for number, text in enumerate(sorted(set(texts)))}
-        parent, last_class, ends, low, depth = [0], [0], [-1], [0], [0]
-        path, previous = [0], b""
+        parent = [0]
+        last_class = [0]
+        ends = [-1]
+        low = [0]
+        depth = [0]
+        path = [0]
+        previous = b""
         for text, number in groups.items():
             common = 0
             while common < min(len(text), len(previous)) and text[common] == previous[common]:
@@ -52,7 +59,8 @@ class TokenTrie:
         for node in range(len(parent) - 1, -1, -1):
             high[node] = max(high[node], ends[node] + 1)
             high[parent[node]] = max(high[parent[node]], high[node])
-        parents, depths = np.array(parent), np.array(depth)
+        parents = np.array(parent)
+        depths = np.array(depth)
         by_depth = np.argsort(depths, kind="stable")
         group = np.array([groups[text] for text in texts])
         return cls(

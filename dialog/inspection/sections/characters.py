@@ -8,12 +8,22 @@ from collections import Counter
 from typing import Any
 
 from dialog.data.dialogue import SPLITS, Dialogue
-from dialog.inspection.findings import BarChart, Finding, Quotation, ReadDialogues, Table, location, part_of
+from dialog.inspection.findings import (
+    BarChart,
+    Finding,
+    Quotation,
+    ReadDialogues,
+    Table,
+    location,
+    part_of,
+)
 from dialog.report.formats.numbers import count, counted
 
 HARMFUL = ("replacement", "control", "private")
 CATEGORIES = {"Cc": "control", "Cf": "format", "Co": "private", "Cn": "private", "Cs": "private"}
-"""Format characters are invisible: zero width, direction, soft hyphen. "private" is private use or unassigned."""
+"""Format characters are invisible: zero width, direction, soft hyphen. "private" is private use or
+unassigned.
+"""
 MOJIBAKE = re.compile("[ÃÂ][\x80-\xbf]|â€|ï¿½")
 """UTF-8 that was decoded as Latin-1 or Windows-1252."""
 ROWS = 12
@@ -47,47 +57,69 @@ class CharacterSection:
                 self.garbled += [(location(dialogue), turn.text)][: EXAMPLES - len(self.garbled)]
 
     def finding(self, read_dialogues: ReadDialogues) -> Finding:
-        """Return scripts, unusual characters with their first places, and other characters outside ASCII."""
+        """Return scripts, unusual characters with their first places, and other characters outside
+        ASCII.
+        """
         total = sum(self.counts.values(), Counter[str]())
         unusual = {char: number for char, number in total.most_common() if kind(char)}
         harmful = sum(number for char, number in unusual.items() if kind(char) in HARMFUL)
-        harmless, garbled = sum(unusual.values()) - harmful, self.mojibake.total()
+        harmless = sum(unusual.values()) - harmful
+        garbled = self.mojibake.total()
         figures = (
-            f"{counted(harmful, 'damaged or control character')}, {count(harmless)} invisible or unusual, "
-            f"{counted(garbled, 'garbled turn')}"
+            f"{counted(harmful, 'damaged or control character')}, {count(harmless)} invisible or"
+            f" unusual, {counted(garbled, 'garbled turn')}"
         )
         padded = self.padded.total()
         advices = (
-            (harmful or garbled, "Fix the corpus at these places: the tokenizer keeps these characters."),
+            (
+                harmful or garbled,
+                "Fix the corpus at these places: the tokenizer keeps these characters.",
+            ),
             (padded, "data.normalise=true removes white space at the edges of turns."),
         )
         return Finding(
             "Characters",
-            "bad" if harmful + garbled > 0.001 * self.turns else "look" if unusual or garbled or padded else "good",
+            (
+                "bad"
+                if harmful + garbled > 0.001 * self.turns
+                else "look"
+                if unusual or garbled or padded
+                else "good"
+            ),
             f"{figures}, {count(padded)} with outer white space" if padded else figures,
-            f"{count(len(total))} distinct characters. {figures} (UTF-8 that was decoded as another encoding). "
-            f"{counted(padded, 'turn')} with white space at an edge.",
+            f"{count(len(total))} distinct characters. {figures} (UTF-8 that was decoded as another"
+            f" encoding). {counted(padded, 'turn')} with white space at an edge.",
             " ".join(advice for number, advice in advices if number),
             self._details(total, unusual),
             self._data(total, unusual),
         )
 
-    def _details(self, total: Counter[str], unusual: dict[str, int]) -> tuple[Table | BarChart | Quotation, ...]:
+    def _details(
+        self, total: Counter[str], unusual: dict[str, int]
+    ) -> tuple[Table | BarChart | Quotation, ...]:
         scripts = _scripts(total)
-        bars = [(name, number, part_of(number, scripts.total())) for name, number in scripts.most_common(8)]
+        bars = [
+            (name, number, part_of(number, scripts.total()))
+            for name, number in scripts.most_common(8)
+        ]
         details: list[Table | BarChart | Quotation] = [BarChart("Letters by script", tuple(bars))]
         if unusual:
             rows = [
-                (f"{code(char)} {name_of(char)}", count(number), self.first[char]) for char, number in unusual.items()
+                (f"{code(char)} {name_of(char)}", count(number), self.first[char])
+                for char, number in unusual.items()
             ]
-            details.append(Table("Unusual characters", ("", "count", "first in"), tuple(rows[:ROWS])))
+            details.append(
+                Table("Unusual characters", ("", "count", "first in"), tuple(rows[:ROWS]))
+            )
         others = [
             (f"{char}  {code(char)} {name_of(char)}", count(number))
             for char, number in total.most_common()
             if not char.isascii() and char not in unusual
         ]
         if others:
-            details.append(Table("Most frequent characters outside ASCII", ("", "count"), tuple(others[:ROWS])))
+            details.append(
+                Table("Most frequent characters outside ASCII", ("", "count"), tuple(others[:ROWS]))
+            )
         if self.garbled:
             details.append(Quotation("Turns that look garbled", tuple(self.garbled)))
         return tuple(details)
@@ -97,7 +129,12 @@ class CharacterSection:
             "different": len(total),
             "scripts": dict(_scripts(total).most_common()),
             "odd": {
-                code(char): {"name": name_of(char), "kind": kind(char), "count": number, "first": self.first[char]}
+                code(char): {
+                    "name": name_of(char),
+                    "kind": kind(char),
+                    "count": number,
+                    "first": self.first[char],
+                }
                 for char, number in unusual.items()
             },
             "padded_turns": {split: self.padded[split] for split in SPLITS},
@@ -112,8 +149,8 @@ class CharacterSection:
 def kind(char: str) -> str:
     """Return the kind of an unusual character, "" for an ordinary one.
 
-    "replacement" (U+FFFD, bytes that could not be decoded), "space" (white space other than U+0020), or that of its
-    category in `CATEGORIES`.
+    "replacement" (U+FFFD, bytes that could not be decoded), "space" (white space other than
+    U+0020), or that of its category in `CATEGORIES`.
     """
     if char == "\ufffd":
         return "replacement"

@@ -36,7 +36,7 @@ COMPARED = {name: NORMALISATIONS[name] for name in ("verbatim", "letters")}
 """Normalisations: verbatim except for white space; letters and digits only."""
 UNITS = {
     "dialogues": "dialogues",
-    "histories": "(whole history, response)",
+    "contexts": "(whole context, response)",
     "pairs": "(previous turn, response)",
     "responses": "responses",
 }
@@ -63,7 +63,10 @@ class DuplicateSection:
 
     def __init__(self, rules: ExampleRules) -> None:
         self.responses = {split: ResponseIndices(rules) for split in SPLITS}
-        self.hashes = {name: {split: DialogueHashes(NORMALISATIONS[name]) for split in SPLITS} for name in COMPARED}
+        self.hashes = {
+            name: {split: DialogueHashes(NORMALISATIONS[name]) for split in SPLITS}
+            for name in COMPARED
+        }
 
     def add(self, split: str, dialogue: Dialogue) -> None:
         """Add the hashes of a dialogue."""
@@ -72,17 +75,23 @@ class DuplicateSection:
             self.hashes[name][split].add(dialogue)
 
     def finding(self, read_dialogues: ReadDialogues) -> Finding:
-        """Return duplicates within each split, of validation and test in train, and of test in validation."""
+        """Return duplicates within each split, of validation and test in train, and of test in
+        validation.
+        """
         responses = {split: indices.array() for split, indices in self.responses.items()}
         hashes = {
-            name: {split: _unit_hashes(self.hashes[name][split], responses[split]) for split in SPLITS}
+            name: {
+                split: _unit_hashes(self.hashes[name][split], responses[split]) for split in SPLITS
+            }
             for name in COMPARED
         }
         data = {name: _counts(hashes[name]) for name in COMPARED}
-        verbatim, within_train = data["verbatim"], data["verbatim"]["repeated"]["train"]["dialogues"]
+        verbatim = data["verbatim"]
+        within_train = data["verbatim"]["repeated"]["train"]["dialogues"]
         in_train = {split: verbatim["in_train"][split]["dialogues"] for split in EVALUATED}
         in_validation, in_either = (
-            verbatim[key]["test"]["dialogues"] for key in ("in_validation", "in_train_or_validation")
+            verbatim[key]["test"]["dialogues"]
+            for key in ("in_validation", "in_train_or_validation")
         )
         duplicated = {"test": in_either, "validation": in_train["validation"]}
         totals = {split: verbatim["totals"][split]["dialogues"] for split in duplicated}
@@ -97,23 +106,38 @@ class DuplicateSection:
             f"{counted(in_train['test'], 'test dialogue')} and "
             f"{counted(in_train['validation'], 'validation dialogue')} in train, "
             f"{counted(in_validation, 'test dialogue')} in validation."
-            + (" Scores on these measure memorisation." if in_train["validation"] or in_either else ""),
+            + (
+                " Scores on these measure memorisation."
+                if in_train["validation"] or in_either
+                else ""
+            ),
             " ".join(_advice(sum(in_train.values()), within_train, in_validation)),
             (
                 _table("Across splits: verbatim / by letters and digits", data, ACROSS),
-                _table("Duplicates of an earlier one in the split: verbatim / by letters and digits", data, WITHIN),
-                *_examples(hashes["verbatim"], "train" if in_train["test"] else "validation", read_dialogues),
+                _table(
+                    "Duplicates of an earlier one in the split: verbatim / by letters and digits",
+                    data,
+                    WITHIN,
+                ),
+                *_examples(
+                    hashes["verbatim"],
+                    "train" if in_train["test"] else "validation",
+                    read_dialogues,
+                ),
             ),
             {
                 "normalisations": data,
-                "distinct_dialogues": {name: _distinct_dialogues(hashes[name]) for name in COMPARED},
+                "distinct_dialogues": {
+                    name: _distinct_dialogues(hashes[name]) for name in COMPARED
+                },
             },
         )
 
 
 def _examples(hashes: UnitHashes, other: str, read_dialogues: ReadDialogues) -> list[Quotation]:
     """Quote test dialogues that are also in `other`, those that occur earliest there first."""
-    test, others = hashes["test"]["dialogues"], hashes[other]["dialogues"]
+    test = hashes["test"]["dialogues"]
+    others = hashes[other]["dialogues"]
     duplicates = np.flatnonzero(contained_in(test, np.unique(others)))
     order = np.argsort(others, kind="stable")
     originals = order[np.searchsorted(others[order], test[duplicates])]
@@ -131,12 +155,14 @@ def _examples(hashes: UnitHashes, other: str, read_dialogues: ReadDialogues) -> 
 
 
 def _unit_hashes(hashes: DialogueHashes, responses: Integers) -> dict[str, Hashes]:
-    turns, histories, offsets = hashes.turns, hashes.histories(), hashes.offsets
+    turns = hashes.turns
+    contexts = hashes.contexts()
+    offsets = hashes.offsets
     replies = np.intersect1d(responses, hashes.reply_positions)
     ends = offsets[1:][np.diff(offsets) > 0] - 1
     return {
-        "dialogues": histories[ends],
-        "histories": histories[replies],
+        "dialogues": contexts[ends],
+        "contexts": contexts[replies],
         "pairs": hash_pairs(turns[replies - 1], turns[replies]),
         "responses": turns[replies],
     }
@@ -151,7 +177,8 @@ def _counts(hashes: UnitHashes) -> dict[str, Any]:
         "in_validation": {"test": overlaps("test", "validation")},
         "in_train_or_validation": {"test": overlaps("test", "train", "validation")},
         "repeated": {
-            split: {unit: int(repeats_earlier(hashes[split][unit]).sum()) for unit in UNITS} for split in SPLITS
+            split: {unit: int(repeats_earlier(hashes[split][unit]).sum()) for unit in UNITS}
+            for split in SPLITS
         },
         "totals": {split: {unit: len(hashes[split][unit]) for unit in UNITS} for split in SPLITS},
     }
@@ -169,11 +196,17 @@ def _distinct_dialogues(hashes: UnitHashes) -> int:
 
 def _advice(in_train: int, within_train: int, in_validation: int) -> Iterator[str]:
     if in_train:
-        yield "data.filters=[{name: drop_leaking_dialogues}] drops them from train, except for very short ones."
+        yield (
+            "data.filters=[{name: drop_leaking_dialogues}] drops them from train, except for very"
+            " short ones."
+        )
     if within_train:
         yield "data.filters=[{name: drop_duplicates}] trains on each dialogue once."
     if in_validation:
-        yield "Remove test dialogues from validation: otherwise checkpoints are selected on test data."
+        yield (
+            "Remove test dialogues from validation: otherwise checkpoints are selected on test"
+            " data."
+        )
 
 
 def _table(caption: str, data: dict[str, Any], columns: dict[str, tuple[str, str]]) -> Table:

@@ -9,7 +9,13 @@ import numpy as np
 from dialog.data.dialogue import Dialogue
 from dialog.data.examples import ExampleRules
 from dialog.data.text_matching.entropy import Entropies, entropies
-from dialog.data.text_matching.fingerprints import DialogueHashes, Hashes, Integers, collapse_whitespace, contained_in
+from dialog.data.text_matching.fingerprints import (
+    DialogueHashes,
+    Hashes,
+    Integers,
+    collapse_whitespace,
+    contained_in,
+)
 from dialog.inspection.findings import BarChart, Finding, ReadDialogues, Table, part_of
 from dialog.inspection.response_indices import ResponseIndices
 
@@ -24,16 +30,19 @@ Examples = list[tuple[str, float, int]]
 
 
 class GenericSection:
-    """Computes the entropy of each training utterance over the turns that it answers, and over its responses.
+    """Computes the entropy of each training utterance over the turns that it answers, and over its
+    responses.
 
-    As in the `entropy` filter, entropies are computed from all turns; only responses of the rules count as dropped.
+    As in the `entropy` filter, entropies are computed from all turns; only responses of the rules
+    count as dropped.
 
     Args:
         rules: Rules that turn dialogues into examples.
     """
 
     def __init__(self, rules: ExampleRules) -> None:
-        self.hashes, self.responses = DialogueHashes(collapse_whitespace), ResponseIndices(rules)
+        self.hashes = DialogueHashes(collapse_whitespace)
+        self.responses = ResponseIndices(rules)
 
     def add(self, split: str, dialogue: Dialogue) -> None:
         """Add a training dialogue; other splits are ignored."""
@@ -42,29 +51,42 @@ class GenericSection:
             self.responses.add(dialogue)
 
     def finding(self, read_dialogues: ReadDialogues) -> Finding:
-        """Return the number of responses that the filter drops, and the utterances of highest entropy."""
-        turns, replies = self.hashes.turns, self.hashes.reply_positions
+        """Return the number of responses that the filter drops, and the utterances of highest
+        entropy.
+        """
+        turns = self.hashes.turns
+        replies = self.hashes.reply_positions
         indices = {"target": replies, "source": replies - 1}
         by_side = {
             "target": entropies(turns[replies], turns[replies - 1]),
             "source": entropies(turns[replies - 1], turns[replies]),
         }
         responses = self.responses.array()
-        utterances = {"target": turns[responses], "source": turns[np.intersect1d(responses, replies) - 1]}
+        utterances = {
+            "target": turns[responses],
+            "source": turns[np.intersect1d(responses, replies) - 1],
+        }
         dropped = {side: _number_above(by_side[side], utterances[side]) for side in SIDES}
-        top = {side: self._top(by_side[side], turns, indices[side], read_dialogues) for side in SIDES}
+        top = {
+            side: self._top(by_side[side], turns, indices[side], read_dialogues) for side in SIDES
+        }
         generic = dropped["target"] / max(len(responses), 1)
         texts = {side: part_of(dropped[side], len(responses)) for side in SIDES}
         return Finding(
             "Generic responses",
             "bad" if generic > 0.2 else "look" if generic > 0.02 else "good",
             f"{texts['target']} of training responses are generic",
-            f"{texts['target']} of the training responses are generic: the turns that they answer have an entropy "
-            f"above {THRESHOLD:g} bit. {texts['source']} answer a turn whose responses have an entropy above "
-            f"{THRESHOLD:g} bit." + " Training on them makes replies dull." * any(dropped.values()),
-            f"If replies are dull, data.filters=[{{name: entropy, threshold: {THRESHOLD:g}}}] drops generic responses."
-            if generic > 0.02
-            else "",
+            f"{texts['target']} of the training responses are generic: the turns that they answer"
+            f" have an entropy above {THRESHOLD:g} bit. {texts['source']} answer a turn whose"
+            f" responses have an entropy above {THRESHOLD:g} bit."
+            + " Training on them makes replies dull."
+            * any(dropped.values()),
+            (
+                f"If replies are dull, data.filters=[{{name: entropy, threshold: {THRESHOLD:g}}}]"
+                " drops generic responses."
+                if generic > 0.02
+                else ""
+            ),
             _details(top),
             {
                 "threshold": THRESHOLD,
@@ -74,11 +96,18 @@ class GenericSection:
         )
 
     def _top(
-        self, by_utterance: Entropies, turns: Hashes, indices: Integers, read_dialogues: ReadDialogues
+        self,
+        by_utterance: Entropies,
+        turns: Hashes,
+        indices: Integers,
+        read_dialogues: ReadDialogues,
     ) -> Examples:
         """Return the utterances of highest entropy, above 0."""
         best = np.argsort(-by_utterance.bits, kind="stable")[:EXAMPLES]
-        first_turns = [int(indices[np.argmax(turns[indices] == by_utterance.utterances[rank])]) for rank in best]
+        first_turns = [
+            int(indices[np.argmax(turns[indices] == by_utterance.utterances[rank])])
+            for rank in best
+        ]
         offsets = self.hashes.offsets
         numbers = [int(np.searchsorted(offsets, turn, side="right")) - 1 for turn in first_turns]
         dialogues = read_dialogues("train", numbers)
@@ -86,22 +115,30 @@ class GenericSection:
             dialogues[number].turns[turn - int(offsets[number])].text
             for number, turn in zip(numbers, first_turns, strict=True)
         ]
-        rows = zip(texts, by_utterance.bits[best].tolist(), by_utterance.counts[best].tolist(), strict=True)
+        rows = zip(
+            texts, by_utterance.bits[best].tolist(), by_utterance.counts[best].tolist(), strict=True
+        )
         return [(text, bits, times) for text, bits, times in rows if bits > 0]
 
 
 def _number_above(by_utterance: Entropies, utterances: Hashes) -> int:
-    return int(contained_in(utterances, by_utterance.utterances[by_utterance.above(THRESHOLD)]).sum())
+    return int(
+        contained_in(utterances, by_utterance.utterances[by_utterance.above(THRESHOLD)]).sum()
+    )
 
 
 def _details(top: Mapping[str, Examples]) -> tuple[BarChart | Table, ...]:
     chart = BarChart(
-        "Most generic training responses, by the entropy of the turns that they answer", _bars(top["target"])
+        "Most generic training responses, by the entropy of the turns that they answer",
+        _bars(top["target"]),
     )
     table = Table(
         "Training turns with the highest entropy of responses",
         ("", "bits", "count"),
-        tuple((text, f"{bits:.2f}", f"{times:,}") for text, bits, times in top["source"][: EXAMPLES // 2]),
+        tuple(
+            (text, f"{bits:.2f}", f"{times:,}")
+            for text, bits, times in top["source"][: EXAMPLES // 2]
+        ),
     )
     return tuple(detail for detail, side in ((chart, "target"), (table, "source")) if top[side])
 

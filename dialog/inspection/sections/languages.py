@@ -19,8 +19,8 @@ EXAMPLES = 5
 class LanguageSection:
     """Classifies dialogues with py3langid (Lui and Baldwin 2012, langid.py), if it is installed.
 
-    The classifier often confuses languages of one script and misjudges short dialogues, so languages below
-    `MINORITY` of the sample do not raise the severity.
+    The classifier often confuses languages of one script and misjudges short dialogues, so
+    languages below `MINORITY` of the sample do not raise the severity.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,9 @@ class LanguageSection:
                 "Install it: pip install 'dialog-seq2seq[inspect]'.",
                 data={"sample": 0},
             )
-        languages = {split: [str(classify(text)[0]) for _, text in self.sample[split]] for split in SPLITS}
+        languages = {
+            split: [str(classify(text)[0]) for _, text in self.sample[split]] for split in SPLITS
+        }
         counts = Counter(language for split in SPLITS for language in languages[split])
         total = counts.total()
         main = [language for language, number in counts.items() if number >= MINORITY * total]
@@ -60,21 +62,36 @@ class LanguageSection:
             "Languages",
             "look" if len(main) > 1 else "good",
             names,
-            f"{part_of(total - len(rare), total)} of {count(total)} dialogues sampled from all splits are in {names}."
-            if total
-            else "No dialogues to sample.",
+            (
+                f"{part_of(total - len(rare), total)} of {count(total)} dialogues sampled from all"
+                f" splits are in {names}."
+                if total
+                else "No dialogues to sample."
+            ),
             "",
             (
                 BarChart(
                     "Sampled dialogues by language (ISO 639-1)",
-                    tuple((language, number, part_of(number, total)) for language, number in counts.most_common(8)),
+                    tuple(
+                        (language, number, part_of(number, total))
+                        for language, number in counts.most_common(8)
+                    ),
                 ),
-                *([Quotation("Classified as another language", tuple(rare[:EXAMPLES]))] if rare else []),
+                *(
+                    [Quotation("Classified as another language", tuple(rare[:EXAMPLES]))]
+                    if rare
+                    else []
+                ),
             ),
-            {"sample": total, **{split: dict(Counter(languages[split]).most_common()) for split in SPLITS}},
+            {
+                "sample": total,
+                **{split: dict(Counter(languages[split]).most_common()) for split in SPLITS},
+            },
         )
 
-    def _dialogues_outside(self, main: list[str], languages: dict[str, list[str]]) -> list[tuple[str, str]]:
+    def _dialogues_outside(
+        self, main: list[str], languages: dict[str, list[str]]
+    ) -> list[tuple[str, str]]:
         """Return (id with language, text) of the dialogues in none of the main languages."""
         return [
             (f"{id} ({language})", text)

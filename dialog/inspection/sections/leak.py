@@ -24,7 +24,9 @@ UNSPACED_MINIMUM_WORDS = 2 * MINIMUM_WORDS
 
 
 class LeakSection:
-    """Finds validation and test dialogues that share a long pair of turns with train, and the training dialogues."""
+    """Finds validation and test dialogues that share a long pair of turns with train, and the
+    training dialogues.
+    """
 
     def __init__(self) -> None:
         self.detectors = {split: LeakDetector() for split in EVALUATED}
@@ -35,26 +37,39 @@ class LeakSection:
         if split in EVALUATED:
             self.detectors[split].add_evaluated(dialogue)
             self.counts["evaluated"] += 1
-            self.counts["unspaced"] += is_unspaced_script(" ".join(turn.text for turn in dialogue.turns))
+            self.counts["unspaced"] += is_unspaced_script(
+                " ".join(turn.text for turn in dialogue.turns)
+            )
             return
         pairs = hash_long_pairs(dialogue)
         splits = [name for name in EVALUATED if self.detectors[name].add_training(pairs)]
         self.counts.update(["dialogues"], turns=len(dialogue.turns))
-        self.counts.update(splits, leaking=bool(splits), leaking_turns=len(dialogue.turns) if splits else 0)
+        self.counts.update(
+            splits, leaking=bool(splits), leaking_turns=len(dialogue.turns) if splits else 0
+        )
 
     def finding(self, read_dialogues: ReadDialogues) -> Finding:
         """Return clean and leaked dialogues, and the number of dialogues that the filter drops."""
         counts = self.counts
         ids = {split: detector.report() for split, detector in self.detectors.items()}
-        leaked = {split: part_of(len(ids[split].leaked), len(self.detectors[split].ids)) for split in EVALUATED}
-        worst = worst_split({split: (len(ids[split].leaked), len(self.detectors[split].ids)) for split in WORST_FIRST})
+        leaked = {
+            split: part_of(len(ids[split].leaked), len(self.detectors[split].ids))
+            for split in EVALUATED
+        }
+        worst = worst_split(
+            {
+                split: (len(ids[split].leaked), len(self.detectors[split].ids))
+                for split in WORST_FIRST
+            }
+        )
         leaking = counts["leaking"]
         return Finding(
             "Leaks between splits",
             "bad" if leaking else "good",
             f"{leaked[worst]} of {worst} dialogues share a pair of turns with train",
-            f"{leaked['test']} of the test dialogues and {leaked['validation']} of the validation dialogues share a "
-            f"pair of consecutive turns with train: the same words, at least {MINIMUM_WORDS} in the second turn."
+            f"{leaked['test']} of the test dialogues and {leaked['validation']} of the validation"
+            " dialogues share a pair of consecutive turns with train: the same words, at least"
+            f" {MINIMUM_WORDS} in the second turn."
             + (" A model that memorises these pairs scores too well." if leaking else ""),
             self._advice() if leaking else "",
             (_bar_chart(ids), self._table()) if leaking else (),
@@ -69,21 +84,27 @@ class LeakSection:
                     "dialogues_kept": counts["dialogues"] - leaking,
                     "turns_kept": counts["turns"] - counts["leaking_turns"],
                 },
-                **{split: {"clean": ids[split].clean, "leaked": ids[split].leaked} for split in EVALUATED},
+                **{
+                    split: {"clean": ids[split].clean, "leaked": ids[split].leaked}
+                    for split in EVALUATED
+                },
             },
         )
 
     def _advice(self) -> str:
-        leaking, dialogues = self.counts["leaking"], self.counts["dialogues"]
+        leaking = self.counts["leaking"]
+        dialogues = self.counts["dialogues"]
         advice = (
-            f"data.filters=[{{name: drop_leaking_dialogues}}] drops {count(leaking)} of {count(dialogues)} training "
-            f"dialogues{'; split the corpus again instead' if leaking == dialogues else ''}. Report scores on clean "
-            "test dialogues separately (--json lists their ids)."
+            f"data.filters=[{{name: drop_leaking_dialogues}}] drops {count(leaking)} of"
+            f" {count(dialogues)} training"
+            f" dialogues{'; split the corpus again instead' if leaking == dialogues else ''}."
+            " Report scores on clean test dialogues separately (--json lists their ids)."
         )
         if 2 * self.counts["unspaced"] > self.counts["evaluated"]:
             advice += (
-                f" In this script each character counts as a word, so common phrases reach {MINIMUM_WORDS} words; "
-                f"data.filters=[{{name: drop_leaking_dialogues, minimum_words: {UNSPACED_MINIMUM_WORDS}}}] keeps them."
+                " In this script each character counts as a word, so common phrases reach"
+                f" {MINIMUM_WORDS} words; data.filters=[{{name: drop_leaking_dialogues,"
+                f" minimum_words: {UNSPACED_MINIMUM_WORDS}}}] keeps them."
             )
         return advice
 
@@ -109,4 +130,6 @@ def _bar_chart(ids: dict[str, LeakReport]) -> BarChart:
         total = len(dialogues.leaked) + len(dialogues.clean)
         for label, size in (("leaked", len(dialogues.leaked)), ("clean", len(dialogues.clean))):
             bars.append((f"{split}, {label}", size, part_of(size, total)))
-    return BarChart("Dialogues that share a pair of turns with train (leaked) or do not (clean)", tuple(bars))
+    return BarChart(
+        "Dialogues that share a pair of turns with train (leaked) or do not (clean)", tuple(bars)
+    )

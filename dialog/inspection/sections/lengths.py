@@ -22,7 +22,9 @@ UNITS = {
 """Names in JSON and in tables."""
 STEPS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 LONG = 512
-"""Words from which a turn is suspicious: a pasted page, or a dialogue that was not split into turns."""
+"""Words from which a turn is suspicious: a pasted page, or a dialogue that was not split into
+turns.
+"""
 
 
 class LengthSection:
@@ -45,11 +47,14 @@ class LengthSection:
             for split, units in self.sizes.items()
         }
         words = sizes["train"]["words_a_turn"]
-        longest, long = counted(int(words.max(initial=0)), "word"), int((words >= LONG).sum())
-        short = {split: int((units["turns_a_dialogue"] < 2).sum()) for split, units in sizes.items()}
+        longest = counted(int(words.max(initial=0)), "word")
+        long = int((words >= LONG).sum())
+        short = {
+            split: int((units["turns_a_dialogue"] < 2).sum()) for split, units in sizes.items()
+        }
         summary = (
-            f"A training dialogue has {_mean(sizes['train']['turns_a_dialogue']):.2f} turns on average, a turn "
-            f"{_mean(words):.2f} words; the longest turn has {longest}."
+            f"A training dialogue has {_mean(sizes['train']['turns_a_dialogue']):.2f} turns on"
+            f" average, a turn {_mean(words):.2f} words; the longest turn has {longest}."
         )
         if long:
             summary += f" {part_of(long, len(words))} of the turns have {LONG} words or more."
@@ -68,7 +73,10 @@ class LengthSection:
                 split: {
                     "dialogues_under_two_turns": short[split],
                     **{
-                        unit: {"mean": _mean(values), **dict(zip(LABELS, percentiles(values), strict=True))}
+                        unit: {
+                            "mean": _mean(values),
+                            **dict(zip(LABELS, percentiles(values), strict=True)),
+                        }
                         for unit, values in sizes[split].items()
                     },
                 }
@@ -79,7 +87,10 @@ class LengthSection:
 
 def _advice(long: int, short: int) -> Iterator[str]:
     if long:
-        yield f"Check the longest turns; data.filters=[{{name: length, max_words: {LONG - 1}}}] drops them."
+        yield (
+            f"Check the longest turns; data.filters=[{{name: length, max_words: {LONG - 1}}}] drops"
+            " them."
+        )
     if short:
         yield "Dialogues of one turn give no example unless data.first_turns=true."
 
@@ -93,7 +104,13 @@ def _histogram(words: Integers) -> tuple[tuple[str, float, str], ...]:
     bars = []
     for step in range(1, max(bins, default=0) + 1):
         low = STEPS[step - 1]
-        label = f"{low}" if step == 1 else f"{low}+" if step == len(STEPS) else f"{low} to {STEPS[step] - 1}"
+        label = (
+            f"{low}"
+            if step == 1
+            else f"{low}+"
+            if step == len(STEPS)
+            else f"{low} to {STEPS[step] - 1}"
+        )
         bars.append((label, bins[step], part_of(bins[step], len(words))))
     return tuple(bars)
 
@@ -103,5 +120,7 @@ def _table(sizes: dict[str, dict[str, Integers]]) -> Table:
     for unit, label in UNITS.items():
         for split in SPLITS:
             values = sizes[split][unit]
-            rows.append((f"{label}, {split}", f"{_mean(values):.2f}", *map(count, percentiles(values))))
+            rows.append(
+                (f"{label}, {split}", f"{_mean(values):.2f}", *map(count, percentiles(values)))
+            )
     return Table("Percentiles", ("", "mean", *LABELS), tuple(rows))

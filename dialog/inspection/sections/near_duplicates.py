@@ -1,4 +1,6 @@
-"""Near duplicates: of validation and test in train, of test in validation, and of dialogues within a split."""
+"""Near duplicates: of validation and test in train, of test in validation, and of dialogues within
+a split.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,13 @@ from typing import Any
 from dialog.data.dialogue import SPLITS, Dialogue
 from dialog.data.examples import ExampleRules, example_windows
 from dialog.data.text_matching.fingerprints import normalise_words
-from dialog.data.text_matching.minhash import MAX_FIRSTS, THRESHOLD, NearDuplicateIndex, RepeatDetector, ShingledText
+from dialog.data.text_matching.minhash import (
+    MAX_FIRSTS,
+    THRESHOLD,
+    NearDuplicateIndex,
+    RepeatDetector,
+    ShingledText,
+)
 from dialog.inspection.findings import (
     EVALUATED,
     WORST_FIRST,
@@ -30,10 +38,11 @@ EXAMPLES = 3
 
 
 class NearDuplicateSection:
-    """Compares dialogues, pairs and responses of validation and test with train, and of test with validation.
+    """Compares dialogues, pairs and responses of validation and test with train, and of test with
+    validation.
 
-    Within a split only whole dialogues are compared: keeping every training response would need more memory than the
-    text.
+    Within a split only whole dialogues are compared: keeping every training response would need
+    more memory than the text.
 
     Args:
         rules: Rules that turn dialogues into examples.
@@ -42,7 +51,9 @@ class NearDuplicateSection:
     def __init__(self, rules: ExampleRules) -> None:
         self.rules = rules
         self.within = {split: RepeatDetector() for split in SPLITS}
-        self.indices = {unit: {split: NearDuplicateIndex() for split in EVALUATED} for unit in SHINGLE_WORDS}
+        self.indices = {
+            unit: {split: NearDuplicateIndex() for split in EVALUATED} for unit in SHINGLE_WORDS
+        }
 
     def add(self, split: str, dialogue: Dialogue) -> None:
         """Index the texts of an evaluated dialogue; look up those of a training dialogue."""
@@ -57,10 +68,21 @@ class NearDuplicateSection:
 
     def finding(self, read_dialogues: ReadDialogues) -> Finding:
         """Return the number of near duplicates, with examples that barely reach the threshold."""
-        in_validation = {unit: index["test"].compared_with(index["validation"]) for unit, index in self.indices.items()}
+        in_validation = {
+            unit: index["test"].compared_with(index["validation"])
+            for unit, index in self.indices.items()
+        }
         dialogues = self.indices["dialogues"]
-        in_train = {split: part_of(len(dialogues[split].near), len(dialogues[split].kept)) for split in EVALUATED}
-        worst = worst_split({split: (len(dialogues[split].near), len(dialogues[split].kept)) for split in WORST_FIRST})
+        in_train = {
+            split: part_of(len(dialogues[split].near), len(dialogues[split].kept))
+            for split in EVALUATED
+        }
+        worst = worst_split(
+            {
+                split: (len(dialogues[split].near), len(dialogues[split].kept))
+                for split in WORST_FIRST
+            }
+        )
         within_train = len(self.within["train"].near)
         numbers = {
             f"{in_train[worst]} of {worst} dialogues in train": len(dialogues[worst].near),
@@ -72,10 +94,11 @@ class NearDuplicateSection:
             "Near duplicates",
             self._severity(in_validation["dialogues"]),
             "; ".join(texts or [*numbers][:2]),
-            f"Near duplicates: {in_train['test']} of the test dialogues and {in_train['validation']} of the validation "
-            f"dialogues in train; {count(len(in_validation['dialogues'].near))} test dialogues in validation; "
-            f"{count(within_train)} within train. "
-            f"They share {percent(THRESHOLD)} or more of all their three-word sequences; exact duplicates count too.",
+            f"Near duplicates: {in_train['test']} of the test dialogues and"
+            f" {in_train['validation']} of the validation dialogues in train;"
+            f" {count(len(in_validation['dialogues'].near))} test dialogues in validation;"
+            f" {count(within_train)} within train. They share {percent(THRESHOLD)} or more of all"
+            " their three-word sequences; exact duplicates count too.",
             " ".join(self._advice(in_validation["dialogues"])),
             (*self._tables(in_validation), *self._examples()),
             {
@@ -99,7 +122,9 @@ class NearDuplicateSection:
         in_splits = sum(len(self.within[split].near) for split in EVALUATED)
         responses = sum(len(index.near) for index in self.indices["responses"].values())
         return {
-            f"{counted(len(in_validation.near), 'test dialogue')} in validation": len(in_validation.near),
+            f"{counted(len(in_validation.near), 'test dialogue')} in validation": len(
+                in_validation.near
+            ),
             f"{count(in_splits)} within validation or test": in_splits,
             f"{counted(responses, 'response')} in train": responses,
         }
@@ -107,23 +132,31 @@ class NearDuplicateSection:
     def _advice(self, in_validation: NearDuplicateIndex) -> Iterator[str]:
         if any(index.near for indices in self.indices.values() for index in indices.values()):
             yield (
-                "data.filters=[{name: drop_leaking_dialogues}] drops training dialogues that share a pair of turns, "
-                "word for word, with validation or test."
+                "data.filters=[{name: drop_leaking_dialogues}] drops training dialogues that share"
+                " a pair of turns, word for word, with validation or test."
             )
         if in_validation.near:
-            yield "Remove test dialogues from validation: otherwise checkpoints are selected on test data."
+            yield (
+                "Remove test dialogues from validation: otherwise checkpoints are selected on test"
+                " data."
+            )
         if self.within["train"].near:
             yield (
-                "data.filters=[{name: drop_duplicates, normalisation: letters}] drops those within train that differ "
-                "only in case, spaces or punctuation."
+                "data.filters=[{name: drop_duplicates, normalisation: letters}] drops those within"
+                " train that differ only in case, spaces or punctuation."
             )
         if any(self.within[split].near for split in EVALUATED):
-            yield "Remove near duplicates within validation and test from the corpus (--json lists their ids)."
+            yield (
+                "Remove near duplicates within validation and test from the corpus (--json lists"
+                " their ids)."
+            )
 
     def _severity(self, in_validation: NearDuplicateIndex) -> Severity:
         indices = self.indices["dialogues"]
         compared = [*indices.values(), *self.indices["responses"].values(), in_validation]
-        if any(len(index.near) > 0.01 * len(index.kept) for index in (*indices.values(), in_validation)):
+        if any(
+            len(index.near) > 0.01 * len(index.kept) for index in (*indices.values(), in_validation)
+        ):
             return "bad"
         within = any(repeats.near for repeats in self.within.values())
         return "look" if within or any(index.near for index in compared) else "good"
@@ -142,7 +175,8 @@ class NearDuplicateSection:
         yield Table(f"Near duplicates across splits ({minimum})", header, rows)
         within = [part_of(len(repeats.near), repeats.compared) for repeats in self.within.values()]
         yield Table(
-            f"Near duplicates of an earlier one in the split (of the first {count(MAX_FIRSTS)} distinct ones)",
+            f"Near duplicates of an earlier one in the split (of the first {count(MAX_FIRSTS)}"
+            " distinct ones)",
             ("", *SPLITS),
             (("dialogues", *within),),
         )
@@ -168,18 +202,24 @@ class NearDuplicateSection:
 
 def _near(index: NearDuplicateIndex, other: str) -> list[dict[str, str | float]]:
     return [
-        {"id": near.id, other: near.other_id, "similarity": round(near.similarity, 4)} for near in index.near.values()
+        {"id": near.id, other: near.other_id, "similarity": round(near.similarity, 4)}
+        for near in index.near.values()
     ]
 
 
 def _shingled_texts(dialogue: Dialogue, rules: ExampleRules) -> Iterator[tuple[str, ShingledText]]:
-    """Yield the texts that are long enough: the dialogue, its (previous turn, response) pairs and its responses."""
+    """Yield the texts that are long enough: the dialogue, its (previous turn, response) pairs and
+    its responses.
+    """
     turns = [normalise_words(turn.text).split() for turn in dialogue.turns]
     texts = [("dialogues", dialogue.id, 0, len(turns))]
     for _, response in example_windows(dialogue, rules):
         if response > 0:  # a first turn has no previous turn
             id = f"{dialogue.id}#{response}"
-            texts += [("pairs", id, response - 1, response + 1), ("responses", id, response, response + 1)]
+            texts += [
+                ("pairs", id, response - 1, response + 1),
+                ("responses", id, response, response + 1),
+            ]
     for unit, id, start, end in texts:
         text_words = [word for turn in turns[start:end] for word in turn]
         if len(text_words) >= MINIMUM_WORDS[unit]:

@@ -27,8 +27,10 @@ BAD = {
 }
 """Advice for problems that harm a model or its evaluation."""
 LOOK = {
-    "unused_dialogues": "Check whether the dialogues without examples should have some: data.responder and "
-    "data.first_turns select the responses.",
+    "unused_dialogues": (
+        "Check whether the dialogues without examples should have some: data.responder and "
+        "data.first_turns select the responses."
+    ),
     "empty_turns": "Turns without text are dropped; check whether their text is missing.",
     "warnings": "Check whether the dialogues with a warning were read correctly.",
 }
@@ -46,7 +48,9 @@ class RecordSection:
         self.warnings: list[str] = []
 
     def add(self, split: str, entry: Entry, used: Dialogue | None) -> None:
-        """Add a record, and the dialogue that the rules make from it; None if it gives no example."""
+        """Add a record, and the dialogue that the rules make from it; None if it gives no
+        example.
+        """
         counts = self.counts[split]
         if isinstance(entry, Malformed):
             counts["malformed"] += 1
@@ -68,28 +72,41 @@ class RecordSection:
     def finding(self) -> Finding:
         """Return counts by split, with the first messages."""
         for split in SPLITS:
-            self.counts[split]["repeated_ids"] = int(repeats_earlier(np.array(self.ids[split], dtype=np.uint64)).sum())
+            self.counts[split]["repeated_ids"] = int(
+                repeats_earlier(np.array(self.ids[split], dtype=np.uint64)).sum()
+            )
         total = sum(self.counts.values(), Counter[str]())
         records = total["malformed"] + total["dialogues"]
-        empty_splits = " and ".join(split for split, size in self.sizes().items() if not size["dialogues"])
+        empty_splits = " and ".join(
+            split for split, size in self.sizes().items() if not size["dialogues"]
+        )
         severity, problems = _problems(total, empty_splits)
         summary = (
-            f"Malformed records: {part_of(total['malformed'], records)} of {count(records)}; turns "
-            f"without text: {count(total['empty_turns'])}; dialogues read with a warning: {count(total['warnings'])}."
+            f"Malformed records: {part_of(total['malformed'], records)} of {count(records)}; turns"
+            f" without text: {count(total['empty_turns'])}; dialogues read with a warning:"
+            f" {count(total['warnings'])}."
         )
         if empty_splits:
             summary += f" No examples in {empty_splits}: this corpus cannot be prepared."
-        rows = tuple((label, *(count(self.counts[split][key]) for split in SPLITS)) for key, label in LABELS.items())
+        rows = tuple(
+            (label, *(count(self.counts[split][key]) for split in SPLITS))
+            for key, label in LABELS.items()
+        )
         messages = (("First malformed records", self.malformed), ("First warnings", self.warnings))
         return Finding(
             "Records",
             severity,
-            "; ".join(problem for problem, _ in problems) or f"malformed records: 0 of {count(records)}",
+            "; ".join(problem for problem, _ in problems)
+            or f"malformed records: 0 of {count(records)}",
             summary,
             " ".join(advice for _, advice in problems),
             (
                 Table("By split", ("", *SPLITS), rows),
-                *(Quotation(caption, tuple(("", line) for line in lines)) for caption, lines in messages if lines),
+                *(
+                    Quotation(caption, tuple(("", line) for line in lines))
+                    for caption, lines in messages
+                    if lines
+                ),
             ),
             {
                 **{split: {key: self.counts[split][key] for key in LABELS} for split in SPLITS},
@@ -109,9 +126,18 @@ class RecordSection:
 def _problems(total: Counter[str], empty_splits: str) -> tuple[Severity, list[tuple[str, str]]]:
     """Return the severity, and the (problem, advice) pairs that cause it."""
     bad, look = (
-        [(f"{LABELS[key]}: {count(total[key])}", advice) for key, advice in advices.items() if total[key]]
+        [
+            (f"{LABELS[key]}: {count(total[key])}", advice)
+            for key, advice in advices.items()
+            if total[key]
+        ]
         for advices in (BAD, LOOK)
     )
     if empty_splits:
-        bad.append((f"no examples in {empty_splits}", f"Give {empty_splits} dialogues of at least two turns."))
+        bad.append(
+            (
+                f"no examples in {empty_splits}",
+                f"Give {empty_splits} dialogues of at least two turns.",
+            )
+        )
     return ("bad", bad) if bad else ("look", look) if look else ("good", [])

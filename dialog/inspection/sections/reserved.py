@@ -30,7 +30,8 @@ EXAMPLES = 8
 class ReservedSection:
     """Counts our special tokens, those of other systems, and HTML entities.
 
-    Text never becomes a special token, so the tokenizer learns these strings as words and models generate them.
+    Text never becomes a special token, so the tokenizer learns these strings as words and models
+    generate them.
     """
 
     def __init__(self) -> None:
@@ -49,22 +50,34 @@ class ReservedSection:
         """Return each string with its counts and its first turn."""
         total = sum(self.counts.values(), Counter[str]())
         strings = [string for string, _ in total.most_common()]
-        rows = tuple((string, *(count(self.counts[split][string]) for split in SPLITS)) for string in strings)
+        rows = tuple(
+            (string, *(count(self.counts[split][string]) for split in SPLITS)) for string in strings
+        )
         examples = tuple(self.examples[string] for string in strings[:EXAMPLES])
         occurrences = counted(total.total(), "occurrence")
         return Finding(
             "Reserved strings",
             "bad" if total else "good",
             occurrences,
-            f"{occurrences} of turn markers, special tokens or HTML entities."
-            if total
-            else "The text contains no turn markers, special tokens or HTML entities.",
-            "Remove them from the corpus: the tokenizer learns them as words, and the model generates them."
-            if total
-            else "",
-            (Table("Strings", ("", *SPLITS), rows), Quotation("First turn with each string", examples))
-            if total
-            else (),
+            (
+                f"{occurrences} of turn markers, special tokens or HTML entities."
+                if total
+                else "The text contains no turn markers, special tokens or HTML entities."
+            ),
+            (
+                "Remove them from the corpus: the tokenizer learns them as words, and the model"
+                " generates them."
+                if total
+                else ""
+            ),
+            (
+                (
+                    Table("Strings", ("", *SPLITS), rows),
+                    Quotation("First turn with each string", examples),
+                )
+                if total
+                else ()
+            ),
             {
                 string: {
                     "first": self.examples[string][0],

@@ -19,7 +19,9 @@ LABELS = {
 ADVICE = {
     "one_sided": "Check how the corpus names its speakers: a monologue teaches no responses.",
     "same_speaker": "data.merge_turns=true joins consecutive turns of one speaker.",
-    "echoes": "Remove the turns that repeat the previous turn from the corpus, if it lists them twice.",
+    "echoes": (
+        "Remove the turns that repeat the previous turn from the corpus, if it lists them twice."
+    ),
 }
 EXAMPLES = 5
 
@@ -36,7 +38,9 @@ class SpeakerSection:
         speakers = {turn.speaker for turn in dialogue.turns}
         pairs = list(pairwise(dialogue.turns))
         echoes = [
-            turn for turn, following in pairs if collapse_whitespace(turn.text) == collapse_whitespace(following.text)
+            turn
+            for turn, following in pairs
+            if collapse_whitespace(turn.text) == collapse_whitespace(following.text)
         ]
         counts = {
             "one_sided": int(len(speakers) == 1 and len(dialogue.turns) > 1),
@@ -48,19 +52,30 @@ class SpeakerSection:
         for name, number in counts.items():
             if number and len(self.examples[name]) < EXAMPLES:
                 turns = echoes[:1] * 2 if name == "echoes" else dialogue.turns
-                self.examples[name].append((location(dialogue), " / ".join(turn.text for turn in turns)))
+                self.examples[name].append(
+                    (location(dialogue), " / ".join(turn.text for turn in turns))
+                )
 
     def finding(self, read_dialogues: ReadDialogues) -> Finding:
         """Return counts by split, with a few dialogues of each irregularity."""
         total = {name: sum(self.counts[split][name] for split in SPLITS) for name in LABELS}
-        rows = tuple((label, *(count(self.counts[split][name]) for split in SPLITS)) for name, label in LABELS.items())
+        rows = tuple(
+            (label, *(count(self.counts[split][name]) for split in SPLITS))
+            for name, label in LABELS.items()
+        )
         one_sided = counted(total["one_sided"], "one-sided dialogue")
         echoes = counted(total["echoes"], "repeated turn")
         same_speaker = f"{counted(total['same_speaker'], 'turn')} by the previous speaker"
         figures = f"{one_sided}; {same_speaker}; {echoes}"
         return Finding(
             "Speakers",
-            "bad" if total["one_sided"] else "look" if total["same_speaker"] or total["echoes"] else "good",
+            (
+                "bad"
+                if total["one_sided"]
+                else "look"
+                if total["same_speaker"] or total["echoes"]
+                else "good"
+            ),
             figures,
             f"{figures}. All turns of a one-sided dialogue are by one speaker.",
             " ".join(advice for name, advice in ADVICE.items() if total[name]),

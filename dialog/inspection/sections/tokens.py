@@ -56,9 +56,11 @@ class UncountedTokenSection:
 
 
 class TokenSection:
-    """Counts the tokens of every turn, and the examples that the recipe truncates, laid out as in the token store.
+    """Counts the tokens of every turn, and the examples that the recipe truncates, laid out as in
+    the token store.
 
-    A token is a character part if it holds no whole character: one byte of an emoji that has no token of its own.
+    A token is a character part if it holds no whole character: one byte of an emoji that has no
+    token of its own.
 
     Args:
         tokenizer: Tokenizer of the recipe.
@@ -69,7 +71,13 @@ class TokenSection:
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, rules: ExampleRules, *, max_source: int, max_target: int, layout: str = ROLES
+        self,
+        tokenizer: Tokenizer,
+        rules: ExampleRules,
+        *,
+        max_source: int,
+        max_target: int,
+        layout: str = ROLES,
     ) -> None:
         self.tokenizer = tokenizer
         self.layout = layout
@@ -77,7 +85,10 @@ class TokenSection:
         self.limits = {"source": max_source, "target": max_target}
         replacement = tokenizer.encode("\ufffd")
         self.is_part = np.array(
-            [set(tokenizer.decode([id])) == {"\ufffd"} and [id] != replacement for id in range(len(tokenizer))],
+            [
+                set(tokenizer.decode([id])) == {"\ufffd"} and [id] != replacement
+                for id in range(len(tokenizer))
+            ],
             dtype=bool,
         )
         self.waiting: list[tuple[str, str, bool]] = []  # split, text, is a turn
@@ -90,10 +101,13 @@ class TokenSection:
     def add(self, split: str, dialogue: Dialogue) -> None:
         """Queue a dialogue; lines are encoded in batches."""
         windows = list(example_windows(dialogue, self.rules))
-        new, start = dialogue_lines(DialogueWindows(dialogue, windows)), self.lines[split]
+        new = dialogue_lines(DialogueWindows(dialogue, windows))
+        start = self.lines[split]
         self.examples[split].extend(start + line for example in new.examples for line in example)
         self.lines[split] += len(new.lines)
-        self.waiting += [(split, line.text, number >= new.facts) for number, line in enumerate(new.lines)]
+        self.waiting += [
+            (split, line.text, number >= new.facts) for number, line in enumerate(new.lines)
+        ]
         if len(self.waiting) >= BATCH_LINES:
             self._encode()
 
@@ -103,39 +117,55 @@ class TokenSection:
             self.line_lengths[split].append(len(ids))
             if not is_turn:
                 continue
-            unknown, parts = ids.count(UNK), int(self.is_part[ids].sum())
+            unknown = ids.count(UNK)
+            parts = int(self.is_part[ids].sum())
             counts = self.counts[split]
             counts.update(tokens=len(ids), unknown=unknown, parts=parts, turns=1)
             if unknown:
                 counts["turns_with_unknown"] += 1
                 if split in EVALUATED:
                     spans = zip(ids, self.tokenizer.offsets(text), strict=True)
-                    self.unknown_words.update(text[start:end] for id, (start, end) in spans if id == UNK)
+                    self.unknown_words.update(
+                        text[start:end] for id, (start, end) in spans if id == UNK
+                    )
         self.waiting = []
 
     def finding(self, read_dialogues: ReadDialogues) -> Finding:
-        """Return lengths and truncation of each split, and the fraction of unknown tokens in validation and test."""
+        """Return lengths and truncation of each split, and the fraction of unknown tokens in
+        validation and test.
+        """
         self._encode()
         lengths = {split: self._lengths(split) for split in SPLITS}
         needed = {split: self._lengths(split, with_facts=True) for split in SPLITS}
         truncated = {split: self._truncated(split, needed[split]) for split in SPLITS}
-        test, train, examples = self.counts["test"], truncated["train"], len(lengths["train"]["source"])
-        sources = {split: (truncated[split]["source"], len(lengths[split]["source"])) for split in SPLITS}
-        unknowns = {split: (self.counts[split]["unknown"], self.counts[split]["tokens"]) for split in WORST_FIRST}
-        longest, least_known = worst_split(sources), worst_split(unknowns)
+        test = self.counts["test"]
+        train = truncated["train"]
+        examples = len(lengths["train"]["source"])
+        sources = {
+            split: (truncated[split]["source"], len(lengths[split]["source"])) for split in SPLITS
+        }
+        unknowns = {
+            split: (self.counts[split]["unknown"], self.counts[split]["tokens"])
+            for split in WORST_FIRST
+        }
+        longest = worst_split(sources)
+        least_known = worst_split(unknowns)
         unknown = unknowns[least_known][0] / max(unknowns[least_known][1], 1)
-        most_truncated = max(sources[longest][0] / max(sources[longest][1], 1), max(train.values()) / max(examples, 1))
+        most_truncated = max(
+            sources[longest][0] / max(sources[longest][1], 1),
+            max(train.values()) / max(examples, 1),
+        )
         is_bad = unknown > 0.05 or most_truncated > 0.1
         return Finding(
             TITLE,
             "bad" if is_bad else "look" if max(unknown, most_truncated) > 0.01 else "good",
             f"{percent_of(*sources[longest])} of {longest} contexts truncated, "
             f"{percent_of(*unknowns[least_known])} of {least_known} tokens unknown",
-            f"max_source={self.limits['source']} truncates {part_of(train['source'], examples)} of the "
-            f"training contexts at the start, max_target={self.limits['target']} truncates "
-            f"{part_of(train['target'], examples)} of the training responses at the end. Of the test tokens, "
-            f"{part_of(test['unknown'], test['tokens'])} are unknown and "
-            f"{percent_of(test['parts'], test['tokens'])} are parts of characters.",
+            f"max_source={self.limits['source']} truncates {part_of(train['source'], examples)} of"
+            f" the training contexts at the start, max_target={self.limits['target']} truncates"
+            f" {part_of(train['target'], examples)} of the training responses at the end. Of the"
+            f" test tokens, {part_of(test['unknown'], test['tokens'])} are unknown and"
+            f" {percent_of(test['parts'], test['tokens'])} are parts of characters.",
             " ".join(self._advice(needed[longest], needed["train"], unknown, most_truncated)),
             (
                 *self._charts(lengths["train"]),
@@ -154,9 +184,12 @@ class TokenSection:
     def _lengths(self, split: str, *, with_facts: bool = False) -> Lengths:
         """Return lengths before truncation, ends included.
 
-        `with_facts` returns the smallest limits that truncate nothing; facts may fill at most half of a source.
+        `with_facts` returns the smallest limits that truncate nothing; facts may fill at most half
+        of a source.
         """
-        offsets = np.concatenate([[0], np.cumsum(1 + np.array(self.line_lengths[split], dtype=np.int64))])
+        offsets = np.concatenate(
+            [[0], np.cumsum(1 + np.array(self.line_lengths[split], dtype=np.int64))]
+        )
         examples = np.array(self.examples[split], dtype=np.int64).reshape(-1, 4)
         whole = truncate(offsets, examples, max_source=None, max_target=None)
         sources = whole.lengths_in(self.layout)
@@ -164,25 +197,43 @@ class TokenSection:
         return {"source": np.maximum(sources, minimum), "target": whole.target_lengths}
 
     def _truncated(self, split: str, needed: Lengths) -> dict[str, int]:
-        """Return the number of truncated sources and targets; validation and test targets are never truncated."""
-        numbers = {side: int((lengths > self.limits[side]).sum()) for side, lengths in needed.items()}
+        """Return the number of truncated sources and targets; validation and test targets are never
+        truncated.
+        """
+        numbers = {
+            side: int((lengths > self.limits[side]).sum()) for side, lengths in needed.items()
+        }
         return numbers if split == "train" else {**numbers, "target": 0}
 
-    def _advice(self, needed: Lengths, train: Lengths, unknown: float, most_truncated: float) -> Iterator[str]:
+    def _advice(
+        self, needed: Lengths, train: Lengths, unknown: float, most_truncated: float
+    ) -> Iterator[str]:
         if most_truncated > 0.01:
-            limits = self._recommended_limits({"source": needed["source"], "target": train["target"]})
+            limits = self._recommended_limits(
+                {"source": needed["source"], "target": train["target"]}
+            )
             yield f"To keep 99 % untruncated: {limits}"
         if unknown > 0.01:
             yield "data.tokenizer={name: byte_bpe} has no unknown tokens."
 
     def _recommended_limits(self, needed: Lengths) -> str:
-        limits = {side: percentiles(lengths)[PERCENTS.index(99)] for side, lengths in needed.items()}
-        return " ".join(f"data.max_{side}={limit}" for side, limit in limits.items() if limit > self.limits[side])
+        limits = {
+            side: percentiles(lengths)[PERCENTS.index(99)] for side, lengths in needed.items()
+        }
+        return " ".join(
+            f"data.max_{side}={limit}"
+            for side, limit in limits.items()
+            if limit > self.limits[side]
+        )
 
     def _charts(self, lengths: Lengths) -> Iterator[BarChart]:
         for side, label in (("source", "contexts"), ("target", "responses")):
             bars = [
-                (f"{percent} % have at most" if percent < 100 else "longest", float(size), count(size))
+                (
+                    f"{percent} % have at most" if percent < 100 else "longest",
+                    float(size),
+                    count(size),
+                )
                 for percent, size in zip(PERCENTS, percentiles(lengths[side]), strict=True)
             ]
             limit = (f"max_{side}", float(self.limits[side]), count(self.limits[side]))
@@ -201,13 +252,17 @@ class TokenSection:
             ("turns with an unknown token", "turns_with_unknown", "turns"),
             ("tokens that are parts of characters", "parts", "tokens"),
         ):
-            cells = (part_of(self.counts[split][key], self.counts[split][total]) for split in SPLITS)
+            cells = (
+                part_of(self.counts[split][key], self.counts[split][total]) for split in SPLITS
+            )
             rows.append((label, *cells))
         return Table("Truncated and unknown", ("", *SPLITS), tuple(rows))
 
     def _unknown_table(self) -> Iterator[Table]:
         if self.unknown_words:
-            rows = tuple((word, count(number)) for word, number in self.unknown_words.most_common(ROWS))
+            rows = tuple(
+                (word, count(number)) for word, number in self.unknown_words.most_common(ROWS)
+            )
             yield Table("Most frequent unknown words of validation and test", ("", "count"), rows)
 
     def _data(self, split: str, truncated: dict[str, int], lengths: Lengths) -> dict[str, Any]:
@@ -219,7 +274,10 @@ class TokenSection:
                 f"{side}_length": dict(zip(LABELS, percentiles(values), strict=True))
                 for side, values in lengths.items()
             },
-            **{key: counts[key] for key in ("tokens", "turns", "unknown", "turns_with_unknown", "parts")},
+            **{
+                key: counts[key]
+                for key in ("tokens", "turns", "unknown", "turns_with_unknown", "parts")
+            },
         }
 
 

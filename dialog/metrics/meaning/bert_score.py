@@ -18,16 +18,18 @@ from dialog.metrics.overlap import MeanOverlap
 class BertScore(MeanOverlap):
     """BERTScore = mean over responses of 100 * 2 P R / (P + R). Zhang et al. (2020), ICLR.
 
-    P = mean over the tokens of the response of the largest cosine to a token of the reference, R the same with both
-    exchanged, between hidden states of a pretrained model. As in the bert_score library without idf weights and without
-    rescaling: special tokens can be matched, but are not averaged over. An empty response or reference scores 0.
+    P = mean over the tokens of the response of the largest cosine to a token of the reference, R
+    the same with both exchanged, between hidden states of a pretrained model. As in the bert_score
+    library without idf weights and without rescaling: special tokens can be matched, but are not
+    averaged over. An empty response or reference scores 0.
 
     Args:
         model: Folder of an encoder such as BERT, see `LocalEncoder`.
-        layer: Hidden state; the last by default. The library's choice is 9 for bert-base, 17 for roberta-large.
+        layer: Hidden state; the last by default. The library's choice is 9 for bert-base, 17 for
+            roberta-large.
     """
 
-    def __init__(self, model: str, layer: int | None = None, **options: Any) -> None:  # noqa: ANN401 - of torchmetrics.Metric
+    def __init__(self, model: str, layer: int | None = None, **options: Any) -> None:
         super().__init__(**options)
         self.encoder = LocalEncoder(model, layer)
 
@@ -38,9 +40,12 @@ class BertScore(MeanOverlap):
     def statistics_of(self, responses: Sequence[str], references: Sequence[str]) -> Tensor:
         """Return F1 and 1 of each response: float64 [N, 2]."""
         if len(responses) != len(references):
-            raise ValueError(f"{len(responses)} responses, {len(references)} references; give one for each")
+            raise ValueError(
+                f"{len(responses)} responses, {len(references)} references; give one for each"
+            )
         scores = [
-            greedy_f1(self.encoder.embed(own), self.encoder.embed(gold)) for own, gold in batches(responses, references)
+            greedy_f1(self.encoder.embed(own), self.encoder.embed(gold))
+            for own, gold in batches(responses, references)
         ]
         column = torch.cat([torch.empty(0), *scores]).double()
         return torch.stack([column, torch.ones_like(column)], 1)
@@ -48,7 +53,9 @@ class BertScore(MeanOverlap):
 
 def greedy_f1(response: Embedded, reference: Embedded) -> Tensor:
     """Return the F1 [B] of the best match of each token."""
-    own, gold = (torch.nn.functional.normalize(side.states, dim=-1) for side in (response, reference))
+    own, gold = (
+        torch.nn.functional.normalize(side.states, dim=-1) for side in (response, reference)
+    )
     cosines = own @ gold.transpose(1, 2)  # [B, T, R]
     pairs = response.real.unsqueeze(2) & reference.real.unsqueeze(1)
     cosines = cosines.masked_fill(~pairs, 0.0)

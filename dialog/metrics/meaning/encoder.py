@@ -30,7 +30,8 @@ class LocalEncoder:
 
     Args:
         folder: Folder that `save_pretrained` of the model and of its fast tokenizer have written.
-        layer: Hidden state that is returned, counted from 0 for the input embeddings; the last by default.
+        layer: Hidden state that is returned, counted from 0 for the input embeddings; the last by
+            default.
 
     Raises:
         ValueError: transformers, the folder or the layer is missing.
@@ -38,17 +39,26 @@ class LocalEncoder:
 
     def __init__(self, folder: str, layer: int | None = None) -> None:
         if not (Path(folder) / "config.json").is_file():
-            raise ValueError(f"model: {folder} has no config.json; give the folder of a model that is on this machine")
+            raise ValueError(
+                f"model: {folder} has no config.json; give the folder of a model that is on this"
+                " machine"
+            )
         try:
             library = import_module("transformers")
         except ImportError as error:
-            raise ValueError("needs transformers; run pip install 'dialog-seq2seq[meaning]'") from error
+            raise ValueError(
+                "needs transformers; run pip install 'dialog-seq2seq[meaning]'"
+            ) from error
         library.utils.logging.disable_progress_bar()
         try:
-            self.tokenizer: Any = library.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+            self.tokenizer: Any = library.AutoTokenizer.from_pretrained(
+                folder, local_files_only=True
+            )
             model: Any = library.AutoModel.from_pretrained(folder, local_files_only=True)
         except (OSError, ValueError) as error:
-            raise ValueError(f"model: {folder} cannot be read ({str(error).splitlines()[0]})") from error
+            raise ValueError(
+                f"model: {folder} cannot be read ({str(error).splitlines()[0]})"
+            ) from error
         self.model: Any = model.float().eval()
         layers = int(self.model.config.num_hidden_layers)
         self.layer = layers if layer is None else layer
@@ -57,11 +67,16 @@ class LocalEncoder:
         self.tokenizer.padding_side = "right"
         if self.tokenizer.pad_token is None:  # its embeddings are masked
             self.tokenizer.pad_token = self.tokenizer.eos_token
-        self.longest = min(self.tokenizer.model_max_length, getattr(self.model.config, "max_position_embeddings", 512))
+        self.longest = min(
+            self.tokenizer.model_max_length,
+            getattr(self.model.config, "max_position_embeddings", 512),
+        )
 
     @torch.no_grad()
     def embed(self, texts: Sequence[str]) -> Embedded:
-        """Return the hidden states of texts, without outer white space; longer ones are truncated from the right."""
+        """Return the hidden states of texts, without outer white space; longer ones are truncated
+        from the right.
+        """
         encoded = self.tokenizer(
             [text.strip() for text in texts],
             padding=True,

@@ -21,12 +21,15 @@ SEED = 25
 
 
 class Mauve(Metric):
-    """MAUVE = 100 * area under the divergence curve of responses and references. Pillutla et al. (2021), NeurIPS.
+    """MAUVE = 100 * area under the divergence curve of responses and references.
 
-    Each text is embedded as the last hidden state of its last token. All embeddings are clustered by k-means into N /
-    10 clusters; the curve has the Kullback-Leibler divergences of the two histograms over the clusters from their
-    mixtures. Computed by the library mauve-text. Only values of the same model and the same number of responses are
-    comparable; the paper uses GPT-2 large and at least 1,000 texts. It takes 8 E bytes per response.
+    Pillutla et al. (2021), NeurIPS.
+
+    Each text is embedded as the last hidden state of its last token. All embeddings are clustered
+    by k-means into N / 10 clusters; the curve has the Kullback-Leibler divergences of the two
+    histograms over the clusters from their mixtures. Computed by the library mauve-text. Only
+    values of the same model and the same number of responses are comparable; the paper uses GPT-2
+    large and at least 1,000 texts. It takes 8 E bytes per response.
 
     Args:
         model: Folder of a language model such as GPT-2, see `LocalEncoder`.
@@ -37,12 +40,14 @@ class Mauve(Metric):
     own: list[Tensor] | Tensor
     gold: list[Tensor] | Tensor
 
-    def __init__(self, model: str, **options: Any) -> None:  # noqa: ANN401 - of torchmetrics.Metric
+    def __init__(self, model: str, **options: Any) -> None:
         super().__init__(**options)
         try:
             self.library: Any = import_module("mauve")
         except ImportError as error:
-            raise ValueError("needs mauve-text; run pip install 'dialog-seq2seq[meaning]'") from error
+            raise ValueError(
+                "needs mauve-text; run pip install 'dialog-seq2seq[meaning]'"
+            ) from error
         self.encoder = LocalEncoder(model)
         self.add_state("own", [], dist_reduce_fx="cat")
         self.add_state("gold", [], dist_reduce_fx="cat")
@@ -56,7 +61,9 @@ class Mauve(Metric):
     def compute(self) -> Tensor:
         """Return MAUVE in [0, 100]."""
         own, gold = (dim_zero_cat(side).cpu().numpy() for side in (self.own, self.gold))
-        area = self.library.compute_mauve(p_features=gold, q_features=own, seed=SEED, verbose=False).mauve
+        area = self.library.compute_mauve(
+            p_features=gold, q_features=own, seed=SEED, verbose=False
+        ).mauve
         return torch.tensor(100 * float(area), dtype=torch.float64, device=self.device)
 
     def _features(self, texts: Sequence[str]) -> Tensor:

@@ -17,13 +17,15 @@ from dialog.metrics.words import words
 
 
 class Meteor(MeanOverlap):
-    """METEOR = mean over responses of 100 * NLTK's METEOR, lower-cased. Banerjee & Lavie (2005), ACL workshop.
+    """METEOR = mean over responses of 100 * NLTK's METEOR, lower-cased.
 
-    It needs the package nltk, of the extra `meaning`, and its WordNet files: `python -m nltk.downloader wordnet`. NLTK
-    looks for synonyms of stems, not of words.
+    Banerjee & Lavie (2005), ACL workshop.
+
+    It needs the package nltk, of the extra `meaning`, and its WordNet files:
+    `python -m nltk.downloader wordnet`. NLTK looks for synonyms of stems, not of words.
     """
 
-    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - of torchmetrics.Metric
+    def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         try:
             import_module("nltk.corpus").wordnet.ensure_loaded()
@@ -40,21 +42,25 @@ class Meteor(MeanOverlap):
 
 
 class EmbeddingAverage(MeanOverlap):
-    """Embedding average = mean over responses of 100 * cosine of the mean word vectors of response and reference.
+    """Embedding average = mean over responses of 100 * cosine of the mean word vectors of response
+    and reference.
 
-    Liu et al. (2016), EMNLP. Words are lower-cased; those without a vector are left out; without any, the score is 0.
+    Liu et al. (2016), EMNLP. Words are lower-cased; those without a vector are left out; without
+    any, the score is 0.
 
     Args:
-        vectors: File with a word and its numbers in each line, separated by spaces, as of GloVe and fastText.
+        vectors: File with a word and its numbers in each line, separated by spaces, as of GloVe and
+            fastText.
     """
 
-    def __init__(self, vectors: str, **options: Any) -> None:  # noqa: ANN401 - of torchmetrics.Metric
+    def __init__(self, vectors: str, **options: Any) -> None:
         super().__init__(**options)
         self.vectors = read_vectors(Path(vectors))
 
     def score(self, response: str, reference: str) -> float:
         """Return the cosine of a response, in [-1, 1]."""
-        own, gold = self._mean(response), self._mean(reference)
+        own = self._mean(response)
+        gold = self._mean(reference)
         norms = float(np.linalg.norm(own) * np.linalg.norm(gold))
         return float(own @ gold) / norms if norms else 0.0
 
@@ -80,7 +86,9 @@ def read_vectors(path: Path) -> dict[str, NDArray[np.float32]]:
                     continue
                 size = size or len(values)
                 if len(values) != size or not size:
-                    raise ValueError(f"{path}:{number}: {len(values)} numbers; expected {size or 'some'}")
+                    raise ValueError(
+                        f"{path}:{number}: {len(values)} numbers; expected {size or 'some'}"
+                    )
                 vectors[word] = np.array(values, dtype=np.float32)
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}; give a file of word vectors") from error

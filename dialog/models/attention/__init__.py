@@ -4,7 +4,13 @@ Read first: `attention.py`; Bahdanau's scorer is in `additive.py`.
 """
 
 from dialog.models.attention.additive import AdditiveScorer
-from dialog.models.attention.attention import SCORERS, Attention, AttentionScorer, NoAttention, build_attention
+from dialog.models.attention.attention import (
+    SCORERS,
+    Attention,
+    AttentionScorer,
+    NoAttention,
+    build_attention,
+)
 from dialog.models.attention.content import BilinearScorer, DotScorer, ScaledDotScorer
 from dialog.models.attention.fine_grained import FineGrainedScorer
 from dialog.models.attention.interactive import InteractiveScorer

@@ -1,7 +1,7 @@
 """Attention of a recurrent decoder: one class for all scorers, and the baseline without attention.
 
-Shapes: B rows, T queries of width Q, S source tokens of width M, K key width, H heads, W width of a head's values.
-Masks are boolean, True = real.
+Shapes: B rows, T queries of width Q, S source tokens of width M, K key width, H heads, W width of a
+head's values. Masks are boolean, True = real.
 """
 
 from __future__ import annotations
@@ -28,16 +28,19 @@ from dialog.models.state import Rows
 
 
 class AttentionScorer(Protocol):
-    """Score of each query with each source token; :class:`Attention` masks, normalises and averages.
+    """Score of each query with each source token; :class:`Attention` masks, normalises and
+    averages.
 
     The two methods below are enough. Optional:
 
-    ``needs``: a set of further inputs of the call, passed by name: ``mask`` [B, S], ``last`` [B, S] (the weights of the
-    last step) and ``coverage`` [B, S] (the sum of the weights of all earlier steps). Default: none.
-    ``values(states)`` -> [B, H, S, W] and ``join(contexts)`` -> [B, T, M]: H heads; the scores are then [B, H, T, S].
-    ``head_output``: a `HeadSlices`; only with it can single heads be removed.
-    ``per_feature``: True if heads are features of the source; a hook gets the mean of their weights. Default: False.
-    ``write(states, query, last)`` -> [B, S, M]: changes the states, called before each read.
+    ``needs``: a set of further inputs of the call, passed by name: ``mask`` [B, S], ``last`` [B, S]
+    (the weights of the last step) and ``coverage`` [B, S] (the sum of the weights of all earlier
+    steps). Default: none.
+    ``values(states)`` -> [B, H, S, W] and ``join(contexts)`` -> [B, T, M]: H heads; the scores are
+    then [B, H, T, S]. ``head_output``: a `HeadSlices`; only with it can single heads be removed.
+    ``per_feature``: True if heads are features of the source; a hook gets the mean of their
+    weights. Default: False. ``write(states, query, last)`` -> [B, S, M]: changes the states, called
+    before each read.
     """
 
     def keys(self, states: Tensor) -> Tensor:
@@ -83,14 +86,19 @@ class AttentionState(Rows):
 
 
 class SourceReader(nn.Module, ABC):
-    """Access of a recurrent decoder to its source. The law: reading xs + ys is reading xs, and then ys."""
+    """Access of a recurrent decoder to its source.
+
+    The law: reading xs + ys is reading xs, and then ys.
+    """
 
     has_weights: bool = True
     """False if no weights are computed that a hook or a pointer could use."""
 
     @property
     def additive(self) -> AdditiveScorer | None:
-        """The scorer if it is exactly an `AdditiveScorer`, which has a faster loop in `kernels/`; else None."""
+        """The scorer if it is exactly an `AdditiveScorer`, which has a faster loop in `kernels/`;
+        else None.
+        """
         return None
 
     @abstractmethod
@@ -105,7 +113,8 @@ class SourceReader(nn.Module, ABC):
 
 
 class Attention(SourceReader):
-    """Soft alignment: the mean of the values, weighted by the softmax of a scorer's scores over real tokens.
+    """Soft alignment: the mean of the values, weighted by the softmax of a scorer's scores over
+    real tokens.
 
     All T queries are one batch, unless the scorer depends on earlier reads.
     """
@@ -120,7 +129,8 @@ class Attention(SourceReader):
         if not callable(self.scorer):
             raise TypeError(f"{kind}: cannot be called with (query, keys); see AttentionScorer")
         self.needs = declared_needs(self.scorer, SCORER_INPUTS)
-        self.has_heads, self.writes = hasattr(self.scorer, "join"), hasattr(self.scorer, "write")
+        self.has_heads = hasattr(self.scorer, "join")
+        self.writes = hasattr(self.scorer, "write")
         self.shows_mean = getattr(self.scorer, "per_feature", False)
         self.is_stateful = self.writes or not self.needs.isdisjoint(("last", "coverage"))
 
@@ -140,14 +150,20 @@ class Attention(SourceReader):
         memory = self._memory(encoded.states, encoded.mask)
         if not self.is_stateful:
             return memory, Rows()
-        exact = torch.promote_types(encoded.states.dtype, torch.float32)  # the precision of attention weights
+        # the precision of attention weights
+        exact = torch.promote_types(encoded.states.dtype, torch.float32)
         zeros = encoded.states.new_zeros(encoded.mask.shape, dtype=exact)  # [B, S]
         return memory, AttentionState(zeros, zeros, (encoded.states,) if self.writes else ())
 
     def forward(
-        self, query: Tensor, memory: AttentionMemory, state: State, hook: AttentionHook | None = None
+        self,
+        query: Tensor,
+        memory: AttentionMemory,
+        state: State,
+        hook: AttentionHook | None = None,
     ) -> tuple[Tensor, State]:
-        """Return contexts [B, T, M] for queries [B, T, Q]; the hook gets the weights [B, H, T, S] of all steps.
+        """Return contexts [B, T, M] for queries [B, T, Q]; the hook gets the weights [B, H, T, S]
+        of all steps.
 
         Raises:
             UserError: the scorer returned scores of the wrong shape.
@@ -158,9 +174,13 @@ class Attention(SourceReader):
             steps = []
             for step_query in torch.split(query, 1, 1):  # [B, 1, Q]
                 if self.writes:
-                    state = replace(state, states=(self.scorer.write(state.states[0], step_query, state.last),))
+                    state = replace(
+                        state, states=(self.scorer.write(state.states[0], step_query, state.last),)
+                    )
                     memory = self._memory(state.states[0], memory.mask)
-                context, weights = self._read(step_query, memory, {"last": state.last, "coverage": state.coverage})
+                context, weights = self._read(
+                    step_query, memory, {"last": state.last, "coverage": state.coverage}
+                )
                 last = (weights if weights.dim() == 3 else weights.mean(1)).squeeze(1)  # [B, S]
                 state = replace(state, last=last, coverage=state.coverage + last)
                 steps.append((context, weights))
@@ -173,16 +193,20 @@ class Attention(SourceReader):
     def _memory(self, states: Tensor, mask: Tensor) -> AttentionMemory:
         keys = self.scorer.keys(states)
         values = self.scorer.values(states) if self.has_heads else states
-        return AttentionMemory(keys, values.to(keys.dtype), mask)  # cast once, not at each step under autocast
+        # cast once, not at each step under autocast
+        return AttentionMemory(keys, values.to(keys.dtype), mask)
 
-    def _read(self, query: Tensor, memory: AttentionMemory, past: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    def _read(
+        self, query: Tensor, memory: AttentionMemory, past: dict[str, Tensor]
+    ) -> tuple[Tensor, Tensor]:
         """Return contexts [B, T, M] and weights [B, T, S], or with heads [B, H, T, S]."""
         offered = {"mask": memory.mask, **past}
         scores = self.scorer(query, memory.keys, **{name: offered[name] for name in self.needs})
         self._check_scores(scores, query, memory.mask)
         mask = memory.mask[:, None] if scores.dim() == 3 else memory.mask[:, None, None]
         weights = masked_softmax(scores, mask)
-        contexts = weights.to(memory.values.dtype) @ memory.values  # [B, T, M], or with heads [B, H, T, W]
+        # [B, T, M], or with heads [B, H, T, W]
+        contexts = weights.to(memory.values.dtype) @ memory.values
         return (self.scorer.join(contexts) if self.has_heads else contexts), weights
 
     def _check_scores(self, scores: Tensor, query: Tensor, mask: Tensor) -> None:
@@ -205,7 +229,9 @@ class SummaryMemory(Rows):
 
 
 class NoAttention(SourceReader):
-    """The fixed-vector baseline: every context is the source's summary; Cho et al. 2014, equation 7."""
+    """The fixed-vector baseline: every context is the source's summary; Cho et al. 2014,
+    equation 7.
+    """
 
     has_weights = False
 
@@ -220,7 +246,9 @@ class NoAttention(SourceReader):
         return memory.vector.unsqueeze(1).expand(-1, query.shape[1], -1), state
 
 
-ATTENTIONS: Family[Any] = Family("attention", {"none": NoAttention, **SCORERS}, runtime=("query_size", "key_size"))
+ATTENTIONS: Family[Any] = Family(
+    "attention", {"none": NoAttention, **SCORERS}, runtime=("query_size", "key_size")
+)
 """Attentions of recurrent decoders, by their names in a recipe."""
 
 

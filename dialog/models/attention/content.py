@@ -50,7 +50,10 @@ class ScaledDotScorer(nn.Module):
 
 
 class BilinearScorer(nn.Module):
-    """score(q, k) = q . W k; Luong et al. 2015, equation 8 (general). ``key.weight`` is W; no bias."""
+    """score(q, k) = q . W k; Luong et al. 2015, equation 8 (general).
+
+    ``key.weight`` is W; no bias.
+    """
 
     def __init__(self, query_size: int, key_size: int) -> None:
         super().__init__()
@@ -69,7 +72,10 @@ class BilinearScorer(nn.Module):
 def check_equal_sizes(query_size: int, key_size: int) -> None:
     """Raise ValueError unless query and source have the same size."""
     if query_size != key_size:
-        raise ValueError(f"the query has size {query_size}, the source {key_size}; make them equal or use bilinear")
+        raise ValueError(
+            f"the query has size {query_size}, the source {key_size}; make them equal or use"
+            " bilinear"
+        )
 
 
 CONTENT_SCORERS: Family[Any] = Family(
@@ -84,7 +90,7 @@ CONTENT_SCORERS: Family[Any] = Family(
 )
 
 
-def build_content_scorer(component: Component, *, query_size: int, key_size: int) -> Any:  # noqa: ANN401 - any scorer
+def build_content_scorer(component: Component, *, query_size: int, key_size: int) -> Any:
     """Build a scorer inside another one; it gets query and keys only.
 
     Raises:

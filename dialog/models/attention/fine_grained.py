@@ -12,9 +12,11 @@ from dialog.models.kernels.linear import Linear
 
 
 class FineGrainedScorer(nn.Module):
-    """score_d(q, k) = v_d . tanh(W q + U k) for each feature d of the source; Choi, Cho & Bengio 2018, section 3.
+    """score_d(q, k) = v_d . tanh(W q + U k) for each feature d of the source; Choi, Cho & Bengio
+    2018, section 3.
 
-    The context is c_d = sum_j a_jd k_jd: with all v_d equal it is Bahdanau's. Energies take B T S K values.
+    The context is c_d = sum_j a_jd k_jd: with all v_d equal it is Bahdanau's. Energies take B T S K
+    values.
     """
 
     per_feature = True

@@ -25,7 +25,9 @@ class HeadSlices(NamedTuple):
     linear: nn.Linear
     heads: int
     inputs: (
-        bool  # True: the layer reads the outputs of the heads, [.., H W]; False: it computes their values, [.., H W]
+        # True: the layer reads the outputs of the heads, [.., H W]; False: it computes their
+        # values, [.., H W]
+        bool
     )
 
     def weights(self, head: int) -> list[Tensor]:
@@ -34,9 +36,12 @@ class HeadSlices(NamedTuple):
         return [torch.unflatten(tensor, 0, (self.heads, -1))[head] for tensor in tensors]
 
     def scaled(self, states: Tensor, scale: Tensor) -> Tensor:
-        """Multiply each head's part of states [R, T, H W] by scale [B, H], with R / B rows of states per row of it."""
+        """Multiply each head's part of states [R, T, H W] by scale [B, H], with R / B rows of
+        states per row of it.
+        """
         rows = scale.repeat_interleave(len(states) // len(scale), 0)  # [R, H]
-        scaled: Tensor = torch.unflatten(states, -1, (self.heads, -1)) * rows[:, None, :, None]  # [R, T, H, W]
+        # [R, T, H, W]
+        scaled: Tensor = torch.unflatten(states, -1, (self.heads, -1)) * rows[:, None, :, None]
         return scaled.flatten(-2)
 
 
@@ -48,15 +53,18 @@ def heads_of(model: nn.Module) -> dict[str, HeadSlices]:
 
 def head_names(model: nn.Module) -> list[str]:
     """Return ``module.head`` of every head that can be removed, in the order of the modules."""
-    return [f"{name}.{head}" for name, slices in heads_of(model).items() for head in range(slices.heads)]
+    return [
+        f"{name}.{head}" for name, slices in heads_of(model).items() for head in range(slices.heads)
+    ]
 
 
 def remove_heads(model: nn.Module, heads: Sequence[str]) -> None:
     """Remove heads, named ``module.head``, by setting their weights to 0.
 
-    The output of a head is then 0, as in ``output([head_1; ...; 0; ...; head_H])``: exactly a mask of 0 on that head
-    (Michel et al. 2019, 2.2), without any code in the forward pass. For joins by mean or maximum, the values of the
-    head are 0 and it still counts as a head. The bias of the output layer stays.
+    The output of a head is then 0, as in ``output([head_1; ...; 0; ...; head_H])``: exactly a mask
+    of 0 on that head (Michel et al. 2019, 2.2), without any code in the forward pass. For joins by
+    mean or maximum, the values of the head are 0 and it still counts as a head. The bias of the
+    output layer stays.
 
     Raises:
         UserError: a head is unknown.
@@ -82,9 +90,13 @@ def without_heads(model: nn.Module, heads: Sequence[str]) -> Iterator[None]:
 
 def _views(model: nn.Module, heads: Sequence[str]) -> list[Tensor]:
     """Return the weights of heads."""
-    attentions, names = heads_of(model), head_names(model)
+    attentions = heads_of(model)
+    names = head_names(model)
     if heads and not names:
-        raise UserError(f"head {heads[0]!r}: the model has no multi-head attention, whose heads could be removed")
+        raise UserError(
+            f"head {heads[0]!r}: the model has no multi-head attention, whose heads could be"
+            " removed"
+        )
     views = []
     for head in heads:
         if head not in names:

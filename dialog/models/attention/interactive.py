@@ -13,11 +13,12 @@ from dialog.models.kernels.linear import Linear
 
 
 class InteractiveScorer(nn.Module):
-    """Scores of a content scorer; after a read, k_j becomes k_j (1 - a_j F) + a_j U; Meng et al. 2016, 3.2.
+    """Scores of a content scorer; after a read, k_j becomes k_j (1 - a_j F) + a_j U; Meng
+    et al. 2016, 3.2.
 
-    F = sigmoid(W_F s) and U = sigmoid(W_U s), with the weights a of that read and the next query as s: in Bahdanau's
-    form, and with input feeding, this is the first state that depends on the read. States are written just before the
-    next read.
+    F = sigmoid(W_F s) and U = sigmoid(W_U s), with the weights a of that read and the next query as
+    s: in Bahdanau's form, and with input feeding, this is the first state that depends on the read.
+    States are written just before the next read.
     """
 
     def __init__(self, query_size: int, key_size: int, scorer: Component) -> None:

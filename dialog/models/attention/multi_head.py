@@ -1,7 +1,7 @@
 """Multi-head attention of the Transformer.
 
-Shapes: B rows, T queries, S source tokens, D width, H heads, G heads of keys and values. Masks are boolean,
-True = real.
+Shapes: B rows, T queries, S source tokens, D width, H heads, G heads of keys and values. Masks are
+boolean, True = real.
 """
 
 from __future__ import annotations
@@ -22,15 +22,19 @@ from dialog.models.kernels.linear import Linear
 
 
 def attention_weights(query: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
-    """softmax(q k' / sqrt(d)), which the fused kernel uses and does not return; Vaswani et al. 2017, 3.2.1.
+    """softmax(q k' / sqrt(d)), which the fused kernel uses and does not return; Vaswani
+    et al. 2017, 3.2.1.
 
-    Query [B, H, T, D / H], keys [B, H, S, D / H], mask broadcastable to [B, H, T, S] -> weights [B, H, T, S].
+    Query [B, H, T, D / H], keys [B, H, S, D / H], mask broadcastable to [B, H, T, S] -> weights
+    [B, H, T, S].
     """
     return masked_softmax(_scores(query, keys), mask)
 
 
 def causal_mask(queries: int, keys: int, device: torch.device) -> Tensor:
-    """Mask [T, S] in which the last query sees all keys, and each earlier query one key fewer than the next."""
+    """Mask [T, S] in which the last query sees all keys, and each earlier query one key fewer than
+    the next.
+    """
     return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)  # [T, S]
 
 
@@ -39,29 +43,39 @@ def mix(weights: Tensor, values: Tensor, dropout: float) -> Tensor:
     return F.dropout(weights, dropout).to(values.dtype) @ values  # [B, H, T, D / H]
 
 
-def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
+def attend(
+    query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, dropout: float
+) -> Tensor:
     """Return `mix` of `attention_weights`, faster on a CPU, where it must run.
 
-    Adding a constant mask needs no backward pass. Softmax computes in float32 or better; unless weights are dropped,
-    it rounds them to the precision of the values itself. In bfloat16 that takes half the time of the formula.
+    Adding a constant mask needs no backward pass. Softmax computes in float32 or better; unless
+    weights are dropped, it rounds them to the precision of the values itself. In bfloat16 that
+    takes half the time of the formula.
     """
     scores = _scores(query, keys)
     if mask is not None:
-        scores += torch.zeros(mask.shape, dtype=scores.dtype).masked_fill_(~mask, torch.finfo(scores.dtype).min)
-    exact = torch.promote_types(scores.dtype, torch.float32)  # 1 / 0.9 rounded to bfloat16 is 0.2 % too small
+        scores += torch.zeros(mask.shape, dtype=scores.dtype).masked_fill_(
+            ~mask, torch.finfo(scores.dtype).min
+        )
+    # 1 / 0.9 rounded to bfloat16 is 0.2 % too small
+    exact = torch.promote_types(scores.dtype, torch.float32)
     weights = scores.softmax(-1, dtype=exact if dropout else values.dtype)  # [B, H, T, S]
     mixed = mix(weights, values, dropout)
-    return mixed if mask is None else mixed.masked_fill(~mask.any(-1, keepdim=True), 0.0)  # [B, H, T, D / H]
+    # [B, H, T, D / H]
+    return mixed if mask is None else mixed.masked_fill(~mask.any(-1, keepdim=True), 0.0)
 
 
 def mixed_values(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-    """Attend with queries [B, H, T, D / H] to keys and values [B, G, S, D / H] on a CPU, by the faster way.
+    """Attend with queries [B, H, T, D / H] to keys and values [B, G, S, D / H] on a CPU, by the
+    faster way.
 
     Mask broadcastable to [B, H, T, S] -> [B, H, T, D / H].
     """
     groups = query.shape[1] // keys.shape[1]
     if not _formula_is_faster(query):
-        return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, enable_gqa=groups > 1)
+        return F.scaled_dot_product_attention(
+            query, keys, values, attn_mask=mask, enable_gqa=groups > 1
+        )
     keys, values = (states.repeat_interleave(groups, 1) for states in (keys, values))
     return attend(query, keys, values, mask, 0.0)
 
@@ -73,15 +87,23 @@ def _scores(query: Tensor, keys: Tensor) -> Tensor:
 class MultiHeadAttention(nn.Module):
     """Several scaled dot-product attentions side by side; Vaswani et al. 2017, 3.2.2.
 
-    ``output([head_1; ...; head_H])``, ``head_i = softmax(q_i k_i' / sqrt(D / H)) v_i``. With copied weights it agrees
-    with ``torch.nn.MultiheadAttention``. Dropout is applied to the weights; a hook gets them before dropout.
+    ``output([head_1; ...; head_H])``, ``head_i = softmax(q_i k_i' / sqrt(D / H)) v_i``. With copied
+    weights it agrees with ``torch.nn.MultiheadAttention``. Dropout is applied to the weights; a
+    hook gets them before dropout.
 
-    With G ``key_value_heads``, groups of H / G consecutive query heads share one head of keys and values: grouped-query
-    attention, Ainslie et al. 2023, 2.2; for G = 1 multi-query attention, Shazeer 2019.
+    With G ``key_value_heads``, groups of H / G consecutive query heads share one head of keys and
+    values: grouped-query attention, Ainslie et al. 2023, 2.2; for G = 1 multi-query attention,
+    Shazeer 2019.
     """
 
     def __init__(
-        self, size: int, heads: int, *, dropout: float = 0.0, bias: bool = True, key_value_heads: int | None = None
+        self,
+        size: int,
+        heads: int,
+        *,
+        dropout: float = 0.0,
+        bias: bool = True,
+        key_value_heads: int | None = None,
     ) -> None:
         super().__init__()
         if heads < 1 or size % heads:
@@ -107,7 +129,9 @@ class MultiHeadAttention(nn.Module):
         return HeadSlices(self.output, self.heads, inputs=True)
 
     def keys_values(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Project states [B, S, D] to keys and values, each [B, G, S, D / H], G = H unless grouped; once per source."""
+        """Project states [B, S, D] to keys and values, each [B, G, S, D / H], G = H unless grouped;
+        once per source.
+        """
         return self._split(self.key(states)), self._split(self.value(states))
 
     def forward(
@@ -121,9 +145,11 @@ class MultiHeadAttention(nn.Module):
         *,
         turn: Callable[[Tensor], Tensor] | None = None,
     ) -> Tensor:
-        """Map queries [B, T, D] to [B, T, D]; mask broadcastable to [B, H, T, S]; causal: the last query sees all keys.
+        """Map queries [B, T, D] to [B, T, D]; mask broadcastable to [B, H, T, S]; causal: the last
+        query sees all keys.
 
-        ``turn`` applies rotary positions to the query heads [B, H, T, D / H]; the keys must be turned already.
+        ``turn`` applies rotary positions to the query heads [B, H, T, D / H]; the keys must be
+        turned already.
         """
         hook = meant_for(hook, self)
         heads = self._split(self.query(query))  # [B, H, T, D / H]
@@ -134,10 +160,14 @@ class MultiHeadAttention(nn.Module):
         blocks = hook is None and dropout > 0 and would_fill_memory(heads, keys)
         fused = hook is None and not blocks and not _formula_is_faster(heads)
         if keys.shape[1] != self.heads and not (fused and _kernel_supports_groups(keys)):
-            keys, values = (states.repeat_interleave(self.heads // keys.shape[1], 1) for states in (keys, values))
+            keys, values = (
+                states.repeat_interleave(self.heads // keys.shape[1], 1)
+                for states in (keys, values)
+            )
         if causal and not (fused and mask is None and heads.shape[2] == keys.shape[2]):
             earlier = causal_mask(heads.shape[2], keys.shape[2], keys.device)
-            mask, causal = (earlier if mask is None else mask & earlier), False
+            mask = earlier if mask is None else mask & earlier
+            causal = False
         if fused:
             mixed = F.scaled_dot_product_attention(
                 heads,
@@ -164,10 +194,14 @@ class MultiHeadAttention(nn.Module):
 
 
 def _formula_is_faster(query: Tensor) -> bool:
-    """On a CPU in bfloat16 the fused kernel takes 1.4 to 4 times as long as `attend` for 32 to 800 tokens."""
+    """On a CPU in bfloat16 the fused kernel takes 1.4 to 4 times as long as `attend` for 32 to 800
+    tokens.
+    """
     return query.device.type == "cpu" and query.dtype is torch.bfloat16
 
 
 def _kernel_supports_groups(keys: Tensor) -> bool:
-    """On a CPU every fused kernel supports grouped heads; on CUDA those with a mask or float32 do not."""
+    """On a CPU every fused kernel supports grouped heads; on CUDA those with a mask or float32 do
+    not.
+    """
     return keys.device.type == "cpu"

@@ -1,6 +1,7 @@
 """Multi-head attention of a recurrent decoder.
 
-Shapes: B rows, T queries of width Q, S source tokens of width M, H heads, W width of a head's values.
+Shapes: B rows, T queries of width Q, S source tokens of width M, H heads, W width of a head's
+    values.
 """
 
 from __future__ import annotations
@@ -18,37 +19,53 @@ JOINS = ("concatenation", "mean", "max")
 
 
 class MultiHeadScorer(nn.Module):
-    """score_h(q, k) = W_h q . U_h k / sqrt(K / H) for each head; Vaswani et al. 2017, 3.2.2, for one recurrent query.
+    """score_h(q, k) = W_h q .
 
-    Each head averages its own values V_h k. Heads are joined by ``output([head_1; ...; head_H])`` (each M / H wide), or
-    by the mean or the maximum over heads (each M wide).
+    U_h k / sqrt(K / H) for each head; Vaswani et al. 2017, 3.2.2, for one recurrent query.
+
+    Each head averages its own values V_h k. Heads are joined by ``output([head_1; ...; head_H])``
+    (each M / H wide), or by the mean or the maximum over heads (each M wide).
     """
 
     def __init__(
-        self, query_size: int, key_size: int, *, heads: int, size: int | None = None, join: str = "concatenation"
+        self,
+        query_size: int,
+        key_size: int,
+        *,
+        heads: int,
+        size: int | None = None,
+        join: str = "concatenation",
     ) -> None:
         super().__init__()
         size = key_size if size is None else size
         if join not in JOINS:
             raise ValueError(f"join must be one of {', '.join(JOINS)}, not {join!r}")
         if heads < 1 or size < 1 or size % heads or (join == "concatenation" and key_size % heads):
-            raise ValueError(f"size {size} and the source's size {key_size} must be multiples of {heads} heads")
+            raise ValueError(
+                f"size {size} and the source's size {key_size} must be multiples of {heads} heads"
+            )
         self.heads = heads
         self.pool = join
         self.query = Linear(query_size, size)
-        self.key = Linear(key_size, size, bias=False)  # a bias would add the same to all scores of a query
+        # a bias would add the same to all scores of a query
+        self.key = Linear(key_size, size, bias=False)
         self.value = Linear(key_size, key_size if join == "concatenation" else heads * key_size)
         self.output = Linear(key_size, key_size) if join == "concatenation" else nn.Identity()
 
     @property
     def head_output(self) -> HeadSlices:
-        """The output layer, which reads all heads; for other joins the layer that computes their values."""
+        """The output layer, which reads all heads; for other joins the layer that computes their
+        values.
+        """
         joined = self.pool == "concatenation"
-        return HeadSlices(cast("nn.Linear", self.output) if joined else self.value, self.heads, inputs=joined)
+        return HeadSlices(
+            cast("nn.Linear", self.output) if joined else self.value, self.heads, inputs=joined
+        )
 
     def keys(self, states: Tensor) -> Tensor:
         """U k of every head and source token, scaled once for all queries."""
-        return self._split(self.key(states) / math.sqrt(self.key.out_features / self.heads))  # [B, H, S, K / H]
+        # [B, H, S, K / H]
+        return self._split(self.key(states) / math.sqrt(self.key.out_features / self.heads))
 
     def values(self, states: Tensor) -> Tensor:
         """V k of every head and source token."""

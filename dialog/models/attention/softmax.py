@@ -7,7 +7,8 @@ from torch import Tensor
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Softmax over the real entries of the last dimension, in float32 or better for scores of any precision.
+    """Softmax over the real entries of the last dimension, in float32 or better for scores of any
+    precision.
 
     A row without real entries gives 0, with gradient 0.
     """

@@ -1,6 +1,7 @@
 """Several networks as one.
 
-Shapes: B rows, S source tokens, T target tokens, M members, E_m embedding size of member m, V vocabulary.
+Shapes: B rows, S source tokens, T target tokens, M members, E_m embedding size of member m, V
+    vocabulary.
 """
 
 from __future__ import annotations
@@ -27,13 +28,16 @@ class MemberRows(Rows):
 
 
 class Ensemble(Seq2Seq):
-    """Networks of one vocabulary whose probabilities are averaged at each step: p(v) = mean_m p_m(v)."""
+    """Networks of one vocabulary whose probabilities are averaged at each step: p(v) = mean_m
+    p_m(v).
+    """
 
     def __init__(self, networks: Sequence[Seq2Seq]) -> None:
         nn.Module.__init__(self)
         self.networks = nn.ModuleList(networks)
         self.head = MeanHead(
-            [network.head for network in networks], [int(network.arguments["embedding_size"]) for network in networks]
+            [network.head for network in networks],
+            [int(network.arguments["embedding_size"]) for network in networks],
         )
         self.encoder_needs = frozenset()
         self.turn_tokens = networks[0].turn_tokens
@@ -52,18 +56,26 @@ class Ensemble(Seq2Seq):
         turn_shape: tuple[int, int] | None = None,
     ) -> tuple[Memory, State]:
         """Encode a source [B, S] with each network; return memories and states."""
-        started = [network.start(source, source_mask, hook, turn_shape=turn_shape) for network in self.members]
+        started = [
+            network.start(source, source_mask, hook, turn_shape=turn_shape)
+            for network in self.members
+        ]
         memories, states = zip(*started, strict=True)
         return MemberRows(memories), MemberRows(states)
 
     def decode(
         self, tokens: Tensor, memory: Memory, state: State, hook: AttentionHook | None = None
     ) -> tuple[Decoded, State]:
-        """Advance by tokens [B, T]; return the inputs of all heads side by side [B, T, sum_m E_m], and the states."""
+        """Advance by tokens [B, T]; return the inputs of all heads side by side [B, T, sum_m E_m],
+        and the states.
+        """
         parts = zip(self.members, memory.parts, state.parts, strict=True)
         results = [network.decode(tokens, own, before, hook) for network, own, before in parts]
         decoded, states = zip(*results, strict=True)
-        joined = (torch.cat(columns, -1) for columns in zip(*(vars(part).values() for part in decoded), strict=True))
+        joined = (
+            torch.cat(columns, -1)
+            for columns in zip(*(vars(part).values() for part in decoded), strict=True)
+        )
         return Decoded(*joined), MemberRows(states)
 
 
@@ -78,14 +90,18 @@ class MeanHead(Head):
     def __init__(self, heads: Sequence[Head], sizes: Sequence[int]) -> None:
         super().__init__()
         self.heads = nn.ModuleList(heads)
-        self.sizes, self.pointing = list(sizes), [head.points for head in heads]
+        self.sizes = list(sizes)
+        self.pointing = [head.points for head in heads]
 
     def forward(self, decoded: Decoded) -> Tensor:
         """Log-probabilities [.., V]."""
         length = decoded.weights.shape[-1] // max(1, sum(self.pointing))
         spans = [length * points for points in self.pointing]
         widths = (self.sizes, self.sizes, spans, spans)
-        parts = (part.split(width, -1) for part, width in zip(vars(decoded).values(), widths, strict=True))
+        parts = (
+            part.split(width, -1)
+            for part, width in zip(vars(decoded).values(), widths, strict=True)
+        )
         inputs = zip(self.heads, *parts, strict=True)
         return log_mean([head(Decoded(*own)) for head, *own in inputs])
 

@@ -12,15 +12,23 @@ from torch import Tensor
 from dialog.models.heads import Decoded, Head, VocabularyHead
 from dialog.models.inference.products import product
 from dialog.models.inference.recurrent import Bfloat16Encoder, prepare_recurrent, supports_recurrent
-from dialog.models.inference.transformer_decoder import PreparedTransformerDecoder, supports_transformer_decoder
-from dialog.models.inference.transformer_encoder import PreparedTransformerEncoder, supports_transformer_encoder
+from dialog.models.inference.transformer_decoder import (
+    PreparedTransformerDecoder,
+    supports_transformer_decoder,
+)
+from dialog.models.inference.transformer_encoder import (
+    PreparedTransformerEncoder,
+    supports_transformer_encoder,
+)
 from dialog.models.kernels.linear import has_fast_bfloat16
 from dialog.models.recurrent.encoder import RecurrentEncoder
 from dialog.models.seq2seq import Seq2Seq
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 OWN_PARTS = ("torch.nn.modules.", "dialog.models.")
-"""Beginnings of the names of modules whose classes compute their own formula: no adapter and no parametrization."""
+"""Beginnings of the names of modules whose classes compute their own formula: no adapter and no
+parametrization.
+"""
 SAMPLED = 64
 """Smallest number of values of a weight that are compared."""
 
@@ -43,7 +51,9 @@ class PreparedHead(Head):
 
 
 def can_prepare(model: Seq2Seq) -> bool:
-    """Return whether the formulas of `inference/` are those of a network: its parts, no hooks, and no training."""
+    """Return whether the formulas of `inference/` are those of a network: its parts, no hooks, and
+    no training.
+    """
     return (
         type(model) is Seq2Seq
         and type(model.head) is VocabularyHead
@@ -58,10 +68,13 @@ def can_prepare(model: Seq2Seq) -> bool:
 
 
 def prepare(model: Seq2Seq, *, int8: bool = False) -> Seq2Seq:
-    """Return a network that generates the same in less time; it shares the parts that it does not prepare."""
+    """Return a network that generates the same in less time; it shares the parts that it does not
+    prepare.
+    """
     prepared = copy(model)
     prepared._modules = dict(model._modules)
-    decoder, head = model.decoder, model.head
+    decoder = model.decoder
+    head = model.head
     assert isinstance(head, VocabularyHead)
     if supports_transformer_encoder(model.encoder) and head.weight.device.type == "cpu":
         prepared.encoder = PreparedTransformerEncoder(model.encoder, int8=int8)
@@ -90,7 +103,9 @@ class WeightMarks(NamedTuple):
 def weight_marks(model: Seq2Seq) -> WeightMarks:
     """Return the marks of a network's weights."""
     weights = list(model.parameters())
-    versions = [(weight.data_ptr(), 0 if weight.is_inference() else weight._version) for weight in weights]
+    versions = [
+        (weight.data_ptr(), 0 if weight.is_inference() else weight._version) for weight in weights
+    ]
     return WeightMarks(versions, torch.cat([_sample(weight) for weight in weights]))
 
 
@@ -103,7 +118,8 @@ def _sample(weight: Tensor) -> Tensor:
 class PreparedNetworks:
     """Networks prepared when they are first used, and again when their weights have changed.
 
-    Changes are found by address, version and sampled values: fused optimizers and ``weight.data`` count no version.
+    Changes are found by address, version and sampled values: fused optimizers and ``weight.data``
+    count no version.
     A network that cannot be prepared, or under autocast, stands for itself.
     """
 
@@ -117,7 +133,9 @@ class PreparedNetworks:
         return tuple(map(self._current, self.models, range(len(self.models))))
 
     def _current(self, model: Seq2Seq, place: int) -> Seq2Seq:
-        if torch.is_autocast_enabled(next(model.parameters()).device.type) or not can_prepare(model):
+        if torch.is_autocast_enabled(next(model.parameters()).device.type) or not can_prepare(
+            model
+        ):
             return model
         marks = weight_marks(model)
         if place not in self._prepared or not self._prepared[place][0].equals(marks):

@@ -1,6 +1,7 @@
 """Products x W' + b whose weights are laid out once: in float32, in half precision, or in int8.
 
-All map float32 [N, I] to float32 [N, O], so that sums over time, softmax and norms keep that precision.
+All map float32 [N, I] to float32 [N, O], so that sums over time, softmax and norms keep that
+precision.
 
 Shapes: N rows, I inputs, O outputs.
 """
@@ -34,11 +35,15 @@ MEDIUM = 2**16
 LARGE = 2**19
 """Weights of a matrix from which `Int8Product` is faster for any number of rows."""
 MULTIPLE = 16
-"""The sizes of a matrix are multiples of it in `Int8WeightProduct`: its kernel reads that many numbers at a time."""
+"""The sizes of a matrix are multiples of it in `Int8WeightProduct`: its kernel reads that many
+numbers at a time.
+"""
 LIMIT = 127
 """Largest magnitude in int8."""
 ZERO = 128
-"""Stands for 0 in x, which the kernels read unsigned; for signed ones oneDNN has no fast kernel of one row."""
+"""Stands for 0 in x, which the kernels read unsigned; for signed ones oneDNN has no fast kernel of
+one row.
+"""
 
 
 class FloatProduct:
@@ -71,7 +76,8 @@ class HalfProduct:
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        self.weight, self.bias = weight, bias
+        self.weight = weight
+        self.bias = bias
         self.packed: Tensor | None = None
         is_cpu = weight.device.type == "cpu" and weight.dtype is torch.bfloat16
         if is_cpu and has_onednn_bfloat16():
@@ -90,7 +96,8 @@ class HalfProduct:
 
 
 class Int8Product:
-    """x W' + b with int8 factors and sums in int32: one scale for each row of W, and for each row of x (dynamic).
+    """x W' + b with int8 factors and sums in int32: one scale for each row of W, and for each row
+    of x (dynamic).
 
     The result of a row does not depend on the other rows.
     """
@@ -109,7 +116,9 @@ class Int8Product:
         scales = _scales(inputs)  # [N, 1]
         shifted = (inputs / scales).add_(ZERO).round_().to(torch.uint8)
         product = int8_linear(shifted, ZERO, self.weight, self.scales, self.zeros)
-        return product.mul_(scales) if self.bias is None else torch.addcmul(self.bias, product, scales)
+        return (
+            product.mul_(scales) if self.bias is None else torch.addcmul(self.bias, product, scales)
+        )
 
 
 class Int8WeightProduct:
@@ -120,7 +129,9 @@ class Int8WeightProduct:
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         if weight.shape[0] % MULTIPLE or weight.shape[1] % MULTIPLE:
-            raise ValueError(f"sizes {tuple(weight.shape)} of a matrix are not multiples of {MULTIPLE}")
+            raise ValueError(
+                f"sizes {tuple(weight.shape)} of a matrix are not multiples of {MULTIPLE}"
+            )
         weight = weight.float()
         scales = _scales(weight).bfloat16()  # [O, 1]
         self.weight = (weight / scales).round_().to(torch.int8)
@@ -137,7 +148,8 @@ class ProductByRows:
     """x W' + b by one product for up to `FEW` rows, and by another one for more."""
 
     def __init__(self, few: Product, many: Product) -> None:
-        self.few, self.many = few, many
+        self.few = few
+        self.many = many
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """Return [N, O]."""
@@ -145,16 +157,20 @@ class ProductByRows:
 
 
 def has_int8(device: str) -> bool:
-    """Return whether a type of device multiplies int8 exactly: a CPU with VNNI, whose sums do not saturate."""
+    """Return whether a type of device multiplies int8 exactly: a CPU with VNNI, whose sums do not
+    saturate.
+    """
     return device == "cpu" and (has_feature("avx512_vnni") or has_feature("amx_tile"))
 
 
 def product(weight: Tensor, bias: Tensor | None = None, *, int8: bool = False) -> Product:
-    """Return the product of a matrix [O, I], and a bias [O], in the precision of the weights or in int8.
+    """Return the product of a matrix [O, I], and a bias [O], in the precision of the weights or in
+    int8.
 
     In int8, a matrix of fewer than `MEDIUM` weights multiplies more than `FEW` rows in float32.
     """
-    weight, bias = weight.detach(), None if bias is None else bias.detach()
+    weight = weight.detach()
+    bias = None if bias is None else bias.detach()
     if int8:
         many = Int8Product(weight, bias) if weight.numel() >= MEDIUM else FloatProduct(weight, bias)
         if weight.numel() >= LARGE or weight.shape[0] % MULTIPLE or weight.shape[1] % MULTIPLE:

@@ -1,10 +1,10 @@
 """Recurrent decoders prepared for generation, and their encoder in bfloat16.
 
-Formulas: the `forward` of `BahdanauDecoder`, `LuongDecoder` and `PlainDecoder`. Each step is one product per layer for
-all gates, one for the query of additive attention, and one for the output.
+Formulas: the `forward` of `BahdanauDecoder`, `LuongDecoder` and `PlainDecoder`. Each step is one
+product per layer for all gates, one for the query of additive attention, and one for the output.
 
-Shapes: B rows, N sources, K = B / N rows of a source, S source tokens, T target tokens, E embedding size, M memory
-size, D hidden size, C cell state width.
+Shapes: B rows, N sources, K = B / N rows of a source, S source tokens, T target tokens, E embedding
+size, M memory size, D hidden size, C cell state width.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class RecurrentState(Rows):
 
     hidden: tuple[Tensor, ...]  # of each layer [B, D]
     cells: tuple[Tensor, ...]  # of each layer [B, C]
-    fed: tuple[Tensor, ...] = ()  # the attentional vector of the previous token [B, E], if it is fed
+    # the attentional vector of the previous token [B, E], if it is fed
+    fed: tuple[Tensor, ...] = ()
 
     @classmethod
     def of(cls, state: BahdanauState | LuongState | StackState) -> RecurrentState:
@@ -75,10 +76,15 @@ class PreparedRecurrent(Decoder):
         return memory, RecurrentState.of(state)
 
     def forward(
-        self, inputs: Tensor, memory: Memory, state: RecurrentState, hook: AttentionHook | None = None
+        self,
+        inputs: Tensor,
+        memory: Memory,
+        state: RecurrentState,
+        hook: AttentionHook | None = None,
     ) -> tuple[Tensor, RecurrentState]:
         """Map inputs [B, T, E] to outputs [B, T, E]."""
-        outputs, seen = [], []
+        outputs = []
+        seen = []
         for token in inputs.float().unbind(1):  # [B, E]
             output, state, weights = self.step(token, memory, state)
             outputs.append(output)
@@ -95,7 +101,8 @@ class PreparedRecurrent(Decoder):
 
     def advanced(self, state: RecurrentState, *entering: Tensor) -> RecurrentState:
         """Return the state after a step of all layers, whose lowest reads these vectors [B, ..]."""
-        hidden, cells = [], []
+        hidden = []
+        cells = []
         for gates, own, cell_state in zip(self.gates, state.hidden, state.cells, strict=True):
             above, kept = self.cell.step(gates(torch.cat((*entering, own), 1)), own, cell_state)
             hidden.append(above)
@@ -109,13 +116,16 @@ class Bfloat16Encoder(Encoder):
 
     def __init__(self, encoder: RecurrentEncoder) -> None:
         super().__init__()
-        self.size, self.own_dropout = encoder.size, encoder.own_dropout
+        self.size = encoder.size
+        self.own_dropout = encoder.own_dropout
         self.encoder = deepcopy(encoder).bfloat16()
 
     def forward(self, inputs: Tensor, mask: Tensor, hook: AttentionHook | None = None) -> Encoded:
         """Encode inputs [N, S, E], mask [N, S] into states [N, S, M]."""
         encoded: Encoded = self.encoder(inputs.bfloat16(), mask, hook)
-        states, summary, *final = (part.to(inputs.dtype) for part in (encoded.states, encoded.summary, *encoded.final))
+        states, summary, *final = (
+            part.to(inputs.dtype) for part in (encoded.states, encoded.summary, *encoded.final)
+        )
         return Encoded(states, mask, summary, tuple(final))
 
 
@@ -176,10 +186,14 @@ class PreparedPlain(PreparedRecurrent):
         return StepOutput(top if self.output is None else self.output(top), state)
 
 
-def _gates(cell: RecurrentCell, layer: Any, int8: bool) -> Product:  # noqa: ANN401 - nn.LSTM or nn.GRU
+def _gates(cell: RecurrentCell, layer: Any, int8: bool) -> Product:
     """Return the product [W U] [x; h] + b of a layer [4 D, .. + D]."""
-    weight = torch.cat([cell.from_inputs(layer.weight_ih_l0), cell.from_hidden(layer.weight_hh_l0)], 1)
-    return product(weight, cell.from_inputs(layer.bias_ih_l0) + cell.from_hidden(layer.bias_hh_l0), int8=int8)
+    weight = torch.cat(
+        [cell.from_inputs(layer.weight_ih_l0), cell.from_hidden(layer.weight_hh_l0)], 1
+    )
+    return product(
+        weight, cell.from_inputs(layer.bias_ih_l0) + cell.from_hidden(layer.bias_hh_l0), int8=int8
+    )
 
 
 def supports_recurrent(decoder: nn.Module) -> TypeGuard[RecurrentDecoder]:
@@ -193,4 +207,8 @@ def prepare_recurrent(decoder: RecurrentDecoder, *, int8: bool) -> PreparedRecur
     """Return the prepared form of a decoder that is supported."""
     if isinstance(decoder, BahdanauDecoder):
         return PreparedBahdanau(decoder, int8=int8)
-    return PreparedLuong(decoder, int8=int8) if isinstance(decoder, LuongDecoder) else PreparedPlain(decoder, int8=int8)
+    return (
+        PreparedLuong(decoder, int8=int8)
+        if isinstance(decoder, LuongDecoder)
+        else PreparedPlain(decoder, int8=int8)
+    )

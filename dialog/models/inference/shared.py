@@ -14,7 +14,9 @@ from torch import Tensor
 from dialog.models.state import Rows
 
 ROWS = 64
-"""Rows of products are a multiple of it: oneDNN compiles and caches a kernel for each number of rows."""
+"""Rows of products are a multiple of it: oneDNN compiles and caches a kernel for each number of
+rows.
+"""
 
 
 class RealTokens:
@@ -42,13 +44,17 @@ class RealTokens:
     def padded(self, rows: Tensor) -> Tensor:
         """Return rows [R, D] as [N, S, D]; some padding is 0."""
         if self.places is not None:
-            rows = rows.new_zeros(self.mask.numel(), rows.shape[1]).index_copy_(0, self.places, rows)
+            rows = rows.new_zeros(self.mask.numel(), rows.shape[1]).index_copy_(
+                0, self.places, rows
+            )
         return rows.view(*self.mask.shape, rows.shape[1])
 
 
 @dataclass(frozen=True)
 class SharedRows(Rows):
-    """Bundle of N sources that stands for N K rows; K consecutive rows share a source, which is stored once."""
+    """Bundle of N sources that stands for N K rows; K consecutive rows share a source, which is
+    stored once.
+    """
 
     parts: tuple[Tensor, ...]  # each [N, ..]
     copies: int = 1  # K
@@ -58,16 +64,24 @@ class SharedRows(Rows):
         return replace(self, copies=self.copies * times)
 
     def select(self, rows: Tensor) -> Self:
-        """Return the sources of rows; they stay shared if all rows of each source are selected together."""
+        """Return the sources of rows; they stay shared if all rows of each source are selected
+        together.
+        """
         sources = rows.div(self.copies, rounding_mode="floor")
         copies = self.copies
         if copies > 1:
             groups = sources.view(-1, copies) if len(rows) % copies == 0 else sources.view(-1, 1)
             is_whole = groups.shape[1] == copies and bool((groups == groups[:, :1]).all())
             sources, copies = (groups[:, 0], copies) if is_whole else (sources, 1)
-        return replace(self, parts=tuple(part.index_select(0, sources) for part in self.parts), copies=copies)
+        return replace(
+            self, parts=tuple(part.index_select(0, sources) for part in self.parts), copies=copies
+        )
 
 
 def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return 0 at real tokens and the lowest number at padding, to be added to scores; of the mask's shape."""
-    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, torch.finfo(dtype).min)
+    """Return 0 at real tokens and the lowest number at padding, to be added to scores; of the
+    mask's shape.
+    """
+    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(
+        ~mask, torch.finfo(dtype).min
+    )

@@ -25,7 +25,8 @@ def joined(layers: list[nn.Linear], int8: bool) -> Product:
 def prepared_feed_forward(layer: nn.Module, int8: bool) -> Product:
     """Return a feed-forward network."""
     if isinstance(layer, SwiGLU):
-        both, output = joined([layer.gate, layer.value], int8), product(layer.output.weight, int8=int8)
+        both = joined([layer.gate, layer.value], int8)
+        output = product(layer.output.weight, int8=int8)
 
         def gated(rows: Tensor) -> Tensor:
             gate, value = both(rows).chunk(2, 1)
@@ -36,7 +37,8 @@ def prepared_feed_forward(layer: nn.Module, int8: bool) -> Product:
     first, activation, _, last = layer
     inner, outer = (joined([cast("nn.Linear", part)], int8) for part in (first, last))
     if isinstance(activation, nn.ReLU):
-        rectified = inner.half if isinstance(inner, HalfProduct) else inner  # max(0, x) rounds nothing
+        # max(0, x) rounds nothing
+        rectified = inner.half if isinstance(inner, HalfProduct) else inner
         return lambda rows: outer(rectified(rows).relu_())
     return lambda rows: outer(activation(inner(rows)))
 
@@ -53,6 +55,9 @@ def prepared_norm(norm: nn.Module) -> Callable[[Tensor], Tensor]:
     """Return a norm in float32, without the overhead of a module's call."""
     norm = deepcopy(norm).float()
     if isinstance(norm, nn.LayerNorm):
-        sizes, weight, bias, smallest = norm.normalized_shape, norm.weight, norm.bias, norm.eps
+        sizes = norm.normalized_shape
+        weight = norm.weight
+        bias = norm.bias
+        smallest = norm.eps
         return lambda rows: F.layer_norm(rows, sizes, weight, bias, smallest)
     return cast("Callable[[Tensor], Tensor]", norm.forward)

@@ -1,10 +1,10 @@
 """Transformer decoder prepared for generation.
 
-Formula: `TransformerDecoder.forward`. The token's query, key and value are one product, positions are computed once,
-and the rows of a beam share their source's keys and values.
+Formula: `TransformerDecoder.forward`. The token's query, key and value are one product, positions
+are computed once, and the rows of a beam share their source's keys and values.
 
-Shapes: B rows, N sources, K = B / N rows of a source, S source tokens, T target tokens, D width, H heads, G heads of
-keys and values, W = D / H.
+Shapes: B rows, N sources, K = B / N rows of a source, S source tokens, T target tokens, D width, H
+heads, G heads of keys and values, W = D / H.
 """
 
 from __future__ import annotations
@@ -18,7 +18,12 @@ from torch import Tensor, nn
 from dialog.models.attention import MultiHeadAttention
 from dialog.models.contracts import AttentionHook, Decoder, Encoded, meant_for
 from dialog.models.inference.shared import RealTokens, SharedRows, additive_mask
-from dialog.models.inference.sublayers import joined, prepared_feed_forward, prepared_norm, prepared_residual
+from dialog.models.inference.sublayers import (
+    joined,
+    prepared_feed_forward,
+    prepared_norm,
+    prepared_residual,
+)
 from dialog.models.kernels.linear import has_fast_bfloat16
 from dialog.models.positions import Turn
 from dialog.models.transformer.cache import Extension, KeysValues, SelfAttentionState
@@ -26,18 +31,20 @@ from dialog.models.transformer.decoder import TransformerDecoder
 from dialog.models.transformer.layers import DecoderLayer
 
 MANY = 64
-"""Heads of keys in a batch from which, on a CPU, batched products are faster than torch's fused attention.
+"""Heads of keys in a batch from which, on a CPU, batched products are faster than torch's fused
+attention.
 
-With bfloat16 products in hardware they read the source's keys and values in bfloat16, if the weights are in bfloat16 or
-int8: half the memory, and for the rows of a beam a fourth of the time.
+With bfloat16 products in hardware they read the source's keys and values in bfloat16, if the
+weights are in bfloat16 or int8: half the memory, and for the rows of a beam a fourth of the time.
 """
 
 
 class PreparedTransformerDecoder(Decoder):
     """Decoder layers in float32; products in the precision of the weights or in int8.
 
-    Attention is in float32 on a CPU, where torch's fused kernel is slower in bfloat16 for one query, except for
-    many heads of the source (`MANY`), and elsewhere in the precision of the weights.
+    Attention is in float32 on a CPU, where torch's fused kernel is slower in bfloat16 for one
+    query, except for many heads of the source (`MANY`), and elsewhere in the precision of the
+    weights.
     """
 
     pointer = None
@@ -57,23 +64,35 @@ class PreparedTransformerDecoder(Decoder):
         dtype = self._source_dtype(states)
         real = RealTokens(encoded.mask)
         rows = real.rows(states)  # [R, D]
-        parts = [part for layer in self.layers for part in layer.source_keys_values(rows, real, dtype)]
+        parts = [
+            part for layer in self.layers for part in layer.source_keys_values(rows, real, dtype)
+        ]
         like = parts[0][:, :, :0]
-        state = SelfAttentionState.empty(len(self.layers), like=like.float() if like.device.type == "cpu" else like)
+        state = SelfAttentionState.empty(
+            len(self.layers), like=like.float() if like.device.type == "cpu" else like
+        )
         return SharedRows((additive_mask(encoded.mask[:, None, None], dtype), *parts)), state
 
     def forward(
-        self, inputs: Tensor, memory: SharedRows, state: SelfAttentionState, hook: AttentionHook | None = None
+        self,
+        inputs: Tensor,
+        memory: SharedRows,
+        state: SelfAttentionState,
+        hook: AttentionHook | None = None,
     ) -> tuple[Tensor, SelfAttentionState]:
         """Map inputs [B, T, D] to outputs [B, T, D]; the hook is called for each token."""
         outputs = []
         mask, *source = memory.parts
         for token in inputs.float().unbind(1):  # [B, D]
             shift, turn = self._position(token, state.length)
-            states, extension, buffers = token + shift, state.extended(1), []
+            states = token + shift
+            extension = state.extended(1)
+            buffers = []
             for depth, layer in enumerate(self.layers):
                 keys_values = source[2 * depth], source[2 * depth + 1]
-                states, written = layer(states, state.layers[depth], keys_values, extension, mask, turn, hook)
+                states, written = layer(
+                    states, state.layers[depth], keys_values, extension, mask, turn, hook
+                )
                 buffers.append(written)
             state = extension.state(tuple(buffers))
             outputs.append(self.norm(states))
@@ -88,18 +107,25 @@ class PreparedTransformerDecoder(Decoder):
         return torch.bfloat16 if is_low else torch.float32
 
     def _position(self, token: Tensor, place: int) -> tuple[Tensor, Turn]:
-        """Return what is added to an input [D] at a position, and how its heads are turned; computed once."""
+        """Return what is added to an input [D] at a position, and how its heads are turned;
+        computed once.
+        """
         while len(self.positions) <= place:
             zeros = token.new_zeros(1, 1, token.shape[1])
-            positions, place_of = self.original.positions, len(self.positions)
-            self.positions.append((positions(zeros, place_of).float().view(-1), positions.turn_at(zeros, place_of)))
+            positions = self.original.positions
+            place_of = len(self.positions)
+            self.positions.append(
+                (positions(zeros, place_of).float().view(-1), positions.turn_at(zeros, place_of))
+            )
         return self.positions[place]
 
 
 class _PreparedDecoderLayer:
-    def __init__(self, layer: Any, int8: bool) -> None:  # noqa: ANN401 - a DecoderLayer out of a ModuleList
+    def __init__(self, layer: Any, int8: bool) -> None:
         own, source = self.attentions = layer.self_attention, layer.cross_attention
-        self.heads, self.groups, self.width = own.heads, own.key.out_features // own.width, own.width
+        self.heads = own.heads
+        self.groups = own.key.out_features // own.width
+        self.width = own.width
         self.own = joined([own.query, own.key, own.value], int8)
         self.source = joined([source.key, source.value], int8)
         self.own_output, self.query, self.source_output = (
@@ -110,8 +136,11 @@ class _PreparedDecoderLayer:
         self.residuals = [prepared_residual(part) for part in residuals]
 
     def source_keys_values(self, rows: Tensor, real: RealTokens, dtype: torch.dtype) -> KeysValues:
-        """Project source states [R, D] to the keys and values [N, G, S, W] of the cross-attention."""
-        both = torch.unflatten(real.padded(self.source(rows).to(dtype)), 2, (2, -1, self.width))  # [N, S, 2, G, W]
+        """Project source states [R, D] to the keys and values [N, G, S, W] of the
+        cross-attention.
+        """
+        # [N, S, 2, G, W]
+        both = torch.unflatten(real.padded(self.source(rows).to(dtype)), 2, (2, -1, self.width))
         keys, values = both.permute(2, 0, 3, 1, 4).contiguous()
         return keys, values
 
@@ -134,14 +163,27 @@ class _PreparedDecoderLayer:
             heads = self.own(x).view(len(x), -1, 1, self.width)  # [B, H + 2 G, 1, W]
             query, key, value = heads.split_with_sizes([self.heads, self.groups, self.groups], 1)
             low = past[0].dtype
-            written = extension.write(past[0], turn(key).to(low)), extension.write(past[1], value.to(low))
+            written = (
+                extension.write(past[0], turn(key).to(low)),
+                extension.write(past[1], value.to(low)),
+            )
             keys, values = map(extension.filled, written)  # [B, G, T', W]
-            mixed = _mix(turn(query), keys, values, None, meant_for(hook, self.attentions[0]), self.attentions[0])
+            mixed = _mix(
+                turn(query),
+                keys,
+                values,
+                None,
+                meant_for(hook, self.attentions[0]),
+                self.attentions[0],
+            )
             return self.own_output(mixed.reshape(x.shape))
 
         def attend_to_source(x: Tensor) -> Tensor:
-            query = self.query(x).view(len(source[0]), -1, self.heads, self.width).transpose(1, 2)  # [N, H, K, W]
-            mixed = _mix(query, *source, mask, meant_for(hook, self.attentions[1]), self.attentions[1])
+            # [N, H, K, W]
+            query = self.query(x).view(len(source[0]), -1, self.heads, self.width).transpose(1, 2)
+            mixed = _mix(
+                query, *source, mask, meant_for(hook, self.attentions[1]), self.attentions[1]
+            )
             return self.source_output(mixed.transpose(1, 2).reshape(x.shape))
 
         states = around_own(states, attend_to_target)
@@ -157,22 +199,31 @@ def _mix(
     hook: AttentionHook | None,
     attention: MultiHeadAttention,
 ) -> Tensor:
-    """Attend with queries [N, H, K, W] in the precision of the keys [N, G, S, W]; return float32 [N, H, K, W]."""
-    groups, is_cpu = query.shape[1] // keys.shape[1], keys.device.type == "cpu"
+    """Attend with queries [N, H, K, W] in the precision of the keys [N, G, S, W]; return float32
+    [N, H, K, W].
+    """
+    groups = query.shape[1] // keys.shape[1]
+    is_cpu = keys.device.type == "cpu"
     batched = is_cpu and (keys.shape[0] * keys.shape[1] >= MANY or keys.dtype is torch.bfloat16)
     if batched or hook is not None:
         weights = _weights(query, keys if batched else keys.float(), mask)
         if hook is not None:
-            hook(attention, weights.float().transpose(1, 2).flatten(0, 1).unsqueeze(2))  # [B, H, 1, S]
+            # [B, H, 1, S]
+            hook(attention, weights.float().transpose(1, 2).flatten(0, 1).unsqueeze(2))
         if batched:
-            rows = weights.view(keys.shape[0] * keys.shape[1], -1, keys.shape[2])  # [N G, K H / G, S]
+            # [N G, K H / G, S]
+            rows = weights.view(keys.shape[0] * keys.shape[1], -1, keys.shape[2])
             return torch.bmm(rows, values.flatten(0, 1)).view_as(query).float()
     low = query.to(keys.dtype)
-    return F.scaled_dot_product_attention(low, keys, values, attn_mask=mask, enable_gqa=groups > 1).float()
+    return F.scaled_dot_product_attention(
+        low, keys, values, attn_mask=mask, enable_gqa=groups > 1
+    ).float()
 
 
 def _weights(query: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
-    """Return attention weights [N, H, K, S] of queries [N, H, K, W] and keys [N, G, S, W], in the keys' precision."""
+    """Return attention weights [N, H, K, S] of queries [N, H, K, W] and keys [N, G, S, W], in the
+    keys' precision.
+    """
     scaled = (query / query.shape[3] ** 0.5).to(keys.dtype)
     rows = scaled.reshape(keys.shape[0] * keys.shape[1], -1, keys.shape[3])
     scores = torch.bmm(rows, keys.flatten(0, 1).transpose(1, 2)).view(*query.shape[:3], -1)
@@ -182,7 +233,9 @@ def _weights(query: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
 def supports_transformer_decoder(decoder: nn.Module) -> TypeGuard[TransformerDecoder]:
     """Return whether all parts of a decoder are those whose formula is written here."""
     attentions = (
-        part for layer in getattr(decoder, "layers", ()) for part in (layer.self_attention, layer.cross_attention)
+        part
+        for layer in getattr(decoder, "layers", ())
+        for part in (layer.self_attention, layer.cross_attention)
     )
     return (
         type(decoder) is TransformerDecoder

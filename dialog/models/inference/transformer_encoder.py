@@ -1,10 +1,11 @@
-"""Transformer encoder prepared for generation on a CPU: padding is neither projected nor normalised.
+"""Transformer encoder prepared for generation on a CPU: padding is neither projected nor
+normalised.
 
-Formula: `TransformerEncoder.forward`. The tokens of all sources are the rows of each product; only attention reads them
-padded. Queries, keys and values are one product.
+Formula: `TransformerEncoder.forward`. The tokens of all sources are the rows of each product; only
+attention reads them padded. Queries, keys and values are one product.
 
-Shapes: B sources, S source tokens, R rows of real tokens, D width, H heads, G heads of keys and values,
-W = D / H.
+Shapes: B sources, S source tokens, R rows of real tokens, D width, H heads, G heads of keys and
+values, W = D / H.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ from dialog.models.attention.multi_head import mixed_values
 from dialog.models.contracts import AttentionHook, Encoded, Encoder
 from dialog.models.inference.products import HalfProduct, product
 from dialog.models.inference.shared import RealTokens
-from dialog.models.inference.sublayers import joined, prepared_feed_forward, prepared_norm, prepared_residual
+from dialog.models.inference.sublayers import (
+    joined,
+    prepared_feed_forward,
+    prepared_norm,
+    prepared_residual,
+)
 from dialog.models.positions import Turn
 from dialog.models.transformer.encoder import TransformerEncoder
 from dialog.models.transformer.layers import EncoderLayer
@@ -45,8 +51,10 @@ class PreparedTransformerEncoder(Encoder):
         if hook is not None:
             encoded: Encoded = self.original(inputs, mask, hook)
             return encoded
-        real, positions = RealTokens(mask), self.original.positions
-        rows, turn = real.rows(positions(inputs).float()), positions.turn_at(inputs)
+        real = RealTokens(mask)
+        positions = self.original.positions
+        rows = real.rows(positions(inputs).float())
+        turn = positions.turn_at(inputs)
         for layer in self.layers:
             rows = layer(rows, real, mask[:, None, None], turn)
         states = real.padded(self.norm(rows)).masked_fill(~mask.unsqueeze(-1), 0.0)
@@ -55,20 +63,26 @@ class PreparedTransformerEncoder(Encoder):
 
 
 class _PreparedEncoderLayer:
-    def __init__(self, layer: Any, int8: bool) -> None:  # noqa: ANN401 - an EncoderLayer out of a ModuleList
+    def __init__(self, layer: Any, int8: bool) -> None:
         own = layer.self_attention
-        self.heads, self.groups, self.width = own.heads, own.key.out_features // own.width, own.width
+        self.heads = own.heads
+        self.groups = own.key.out_features // own.width
+        self.width = own.width
         self.own = joined([own.query, own.key, own.value], int8)
         self.output = product(own.output.weight, own.output.bias, int8=int8)
         self.feed = prepared_feed_forward(layer.feed_forward, int8)
-        self.around_attention, self.around_feed = map(prepared_residual, (layer.self_residual, layer.feed_residual))
+        self.around_attention, self.around_feed = map(
+            prepared_residual, (layer.self_residual, layer.feed_residual)
+        )
 
     def __call__(self, rows: Tensor, real: RealTokens, mask: Tensor, turn: Turn) -> Tensor:
         """Map rows [R, D] to [R, D]; mask [B, 1, 1, S]."""
 
         def attend_to_source(x: Tensor) -> Tensor:
-            projected = self.own.half(x) if isinstance(self.own, HalfProduct) else self.own(x)  # [R, (H + 2 G) W]
-            heads = torch.unflatten(real.padded(projected), 2, (-1, self.width)).transpose(1, 2)  # [B, H + 2 G, S, W]
+            # [R, (H + 2 G) W]
+            projected = self.own.half(x) if isinstance(self.own, HalfProduct) else self.own(x)
+            # [B, H + 2 G, S, W]
+            heads = torch.unflatten(real.padded(projected), 2, (-1, self.width)).transpose(1, 2)
             query, keys, values = heads.split_with_sizes([self.heads, self.groups, self.groups], 1)
             mixed = mixed_values(turn(query), turn(keys), values, mask)
             return self.output(real.rows(mixed.transpose(1, 2).flatten(2)))
@@ -79,5 +93,6 @@ class _PreparedEncoderLayer:
 def supports_transformer_encoder(encoder: nn.Module) -> TypeGuard[TransformerEncoder]:
     """Return whether all parts of an encoder are those whose formula is written here."""
     return type(encoder) is TransformerEncoder and all(
-        type(layer) is EncoderLayer and type(layer.self_attention) is MultiHeadAttention for layer in encoder.layers
+        type(layer) is EncoderLayer and type(layer.self_attention) is MultiHeadAttention
+        for layer in encoder.layers
     )

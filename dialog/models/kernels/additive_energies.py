@@ -1,8 +1,9 @@
-"""Bahdanau's energies: the formula, and the same for one query after the other with a written-out gradient.
+"""Bahdanau's energies: the formula, and the same for one query after the other with a written-out
+gradient.
 
-Formula: ``additive_energies``. The steps use s = sigmoid(2 x): tanh(x) = 2 s - 1, tanh'(x) = 4 s (1 - s). The -1 adds
-the same to all energies of a query, so their softmax does not need it. Nothing of the size of the keys is kept for the
-backward pass, which computes s again.
+Formula: ``additive_energies``. The steps use s = sigmoid(2 x): tanh(x) = 2 s - 1, tanh'(x) = 4 s (1
+- s). The -1 adds the same to all energies of a query, so their softmax does not need it. Nothing of
+the size of the keys is kept for the backward pass, which computes s again.
 
 Gain: that of `additive_loop.py`, of which the steps are a part.
 
@@ -33,14 +34,18 @@ def additive_energies(query: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
 
 
 class AdditiveSteps:
-    """softmax_j(v . tanh(q + k_j)) for one query q [B, K] after the other, with the same keys [B, S, K] and v [K]."""
+    """softmax_j(v . tanh(q + k_j)) for one query q [B, K] after the other, with the same keys
+    [B, S, K] and v [K].
+    """
 
     def __init__(self, keys: Tensor, energy: Tensor, mask: Tensor) -> None:
         self.keys = keys
         self.energy = energy
         fill = torch.zeros(mask.shape, dtype=keys.dtype, device=keys.device)
         self.fill = fill.masked_fill(~mask, torch.finfo(keys.dtype).min)  # [B, S]
-        self.rows = len(keys) if keys.device.type != "cpu" else max(1, BLOCK // max(1, keys[0].numel()))
+        self.rows = (
+            len(keys) if keys.device.type != "cpu" else max(1, BLOCK // max(1, keys[0].numel()))
+        )
         self.buffer = torch.empty_like(keys[: self.rows])
 
     def weights(self, query: Tensor) -> Tensor:
@@ -48,14 +53,19 @@ class AdditiveSteps:
         energies = torch.empty_like(self.fill)
         for rows, s in self._blocks(query):
             flat = s.view(-1, s.shape[-1])
-            torch.addmv(self.fill[rows].view(-1), flat, self.energy, alpha=2, out=energies[rows].view(-1))
+            torch.addmv(
+                self.fill[rows].view(-1), flat, self.energy, alpha=2, out=energies[rows].view(-1)
+            )
         return energies.softmax(-1)
 
-    def backward(self, query: Tensor, gradient: Tensor, of_keys: Tensor, of_energy: Tensor) -> Tensor:
-        """Return the gradient of a query [B, K] from the gradient of its energies [B, S], which sums to 0 in a row.
+    def backward(
+        self, query: Tensor, gradient: Tensor, of_keys: Tensor, of_energy: Tensor
+    ) -> Tensor:
+        """Return the gradient of a query [B, K] from the gradient of its energies [B, S], which
+        sums to 0 in a row.
 
-        The gradients of keys [B, S, K] and v [K] are added to ``of_keys`` and ``of_energy``, without their factors 4 v
-        and 2.
+        The gradients of keys [B, S, K] and v [K] are added to ``of_keys`` and ``of_energy``,
+        without their factors 4 v and 2.
         """
         of_query = torch.empty_like(query)
         for rows, s in self._blocks(query):

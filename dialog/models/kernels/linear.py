@@ -1,8 +1,8 @@
 """Products in float32 by oneDNN where MKL is slow; `Linear` is the layer of all models.
 
-Formula: `F.linear` and `torch.addmm`. Gain: on an AMD EPYC with AVX-512, one thread scores references with a
-Transformer in 0.66 and with an LSTM in 0.86 of the time (benchmarks/README.md, "Evaluation"). On Intel's processors MKL
-is as fast.
+Formula: `F.linear` and `torch.addmm`. Gain: on an AMD EPYC with AVX-512, one thread scores
+references with a Transformer in 0.66 and with an LSTM in 0.86 of the time (benchmarks/README.md,
+"Evaluation"). On Intel's processors MKL is as fast.
 
 Test: ``test_linear_is_the_formula`` in tests/models/kernels/test_linear.py.
 
@@ -48,15 +48,22 @@ def affine(bias: Tensor, inputs: Tensor, weight: Tensor) -> Tensor:
 
 
 def _is_faster(inputs: Tensor, weight: Tensor) -> bool:
-    """Return whether oneDNN multiplies: in float32, without a gradient, which its operator lacks, where MKL is slow."""
+    """Return whether oneDNN multiplies: in float32, without a gradient, which its operator lacks,
+    where MKL is slow.
+    """
     if torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling():
         return False
-    return inputs.dtype is weight.dtype is torch.float32 and inputs.device.type == "cpu" and mkl_is_slow()
+    return (
+        inputs.dtype is weight.dtype is torch.float32
+        and inputs.device.type == "cpu"
+        and mkl_is_slow()
+    )
 
 
 @cache
 def mkl_is_slow() -> bool:
-    """Return whether torch multiplies float32 by MKL on an AMD processor, where MKL has only AVX2 kernels.
+    """Return whether torch multiplies float32 by MKL on an AMD processor, where MKL has only AVX2
+    kernels.
 
     oneDNN is up to 4 times as fast there, and slower than MKL on Intel's.
     """
@@ -66,7 +73,8 @@ def mkl_is_slow() -> bool:
 
 @cache
 def has_fast_bfloat16() -> bool:
-    """Return whether the CPU multiplies bfloat16 faster than float32 and int8: by AMX, or by AVX512-BF16 of AMD.
+    """Return whether the CPU multiplies bfloat16 faster than float32 and int8: by AMX, or by
+    AVX512-BF16 of AMD.
 
     On an Intel Xeon with AVX512-BF16 and without AMX, bfloat16 has 0.6 times the speed of float32.
     """

@@ -1,7 +1,8 @@
 """Private operators of torch, each with a fallback by public ones; no other file uses one.
 
-A later version of torch may lack a private operator, or change its arguments. Each is looked up by its schema when it
-is first used; if torch has no operator of this schema, the fallback computes the same up to rounding.
+A later version of torch may lack a private operator, or change its arguments. Each is looked up by
+its schema when it is first used; if torch has no operator of this schema, the fallback computes the
+same up to rounding.
 
 Test: ``test_fallback_is_the_operator`` in tests/models/kernels/test_private_operators.py.
 
@@ -19,29 +20,29 @@ import torch.nn.functional as F
 from torch import Tensor
 
 LINEAR = (
-    "mkldnn::_linear_pointwise(Tensor X, Tensor W, Tensor? B, str attr, Scalar?[] scalars, str? algorithm) -> Tensor Y"
+    "mkldnn::_linear_pointwise(Tensor X, Tensor W, Tensor? B, str attr, Scalar?[] scalars, str?"
+    " algorithm) -> Tensor Y"
 )
 PACK = "mkldnn::_reorder_linear_weight(Tensor self, int? batch_size=None) -> Tensor Y"
 INT8_LINEAR = (
-    "onednn::qlinear_pointwise"
-    "(Tensor qx, float x_scale, int x_zero_point, Tensor qw, Tensor w_scale, Tensor w_zero_point, Tensor? bias, "
-    "float output_scale, int output_zero_point, ScalarType? output_dtype, str post_op_name, "
-    "Scalar?[] post_op_args, str post_op_algorithm) -> Tensor"
+    "onednn::qlinear_pointwise(Tensor qx, float x_scale, int x_zero_point, Tensor qw, Tensor"
+    " w_scale, Tensor w_zero_point, Tensor? bias, float output_scale, int output_zero_point,"
+    " ScalarType? output_dtype, str post_op_name, Scalar?[] post_op_args, str post_op_algorithm) ->"
+    " Tensor"
 )
 INT8_PACK = "onednn::qlinear_prepack(Tensor weight, int[]? x_shape) -> Tensor"
 INT8_WEIGHT = "aten::_weight_int8pack_mm(Tensor self, Tensor mat2, Tensor scales) -> Tensor"
 HAS_BFLOAT16 = "mkldnn::_is_mkldnn_bf16_supported() -> bool _0"
 HAS_FLOAT16 = "mkldnn::_is_mkldnn_fp16_supported() -> bool _0"
 LSTM = (
-    "aten::lstm.input"
-    "(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, "
-    "bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor)"
+    "aten::lstm.input(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers,"
+    " float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor)"
 )
 LSTM_KERNEL = (
-    "aten::mkldnn_rnn_layer"
-    "(Tensor input, Tensor weight0, Tensor weight1, Tensor weight2, Tensor weight3, Tensor hx_, Tensor cx_, "
-    "bool reverse, int[] batch_sizes, int mode, int hidden_size, int num_layers, bool has_biases, bool bidirectional, "
-    "bool batch_first, bool train) -> (Tensor, Tensor, Tensor, Tensor)"
+    "aten::mkldnn_rnn_layer(Tensor input, Tensor weight0, Tensor weight1, Tensor weight2, Tensor"
+    " weight3, Tensor hx_, Tensor cx_, bool reverse, int[] batch_sizes, int mode, int hidden_size,"
+    " int num_layers, bool has_biases, bool bidirectional, bool batch_first, bool train) ->"
+    " (Tensor, Tensor, Tensor, Tensor)"
 )
 SCALE_BY_NUMBER = "aten::_foreach_mul_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()"
 SCALE_BY_TENSOR = "aten::_foreach_mul_.Tensor(Tensor(a!)[] self, Tensor other) -> ()"
@@ -60,7 +61,9 @@ def operator(schema: str) -> Callable[..., Any] | None:
 
 
 def operator_names(schema: str) -> list[Any]:
-    """Return the name of an operator by which ``FlopCounterMode`` counts it; an empty list without the operator."""
+    """Return the name of an operator by which ``FlopCounterMode`` counts it; an empty list without
+    the operator.
+    """
     overload: Any = operator(schema)
     return [] if overload is None else [overload.overloadpacket]
 
@@ -69,7 +72,9 @@ def operator_names(schema: str) -> list[Any]:
 
 
 def packed(weight: Tensor) -> Tensor:
-    """Return W [O, I] in the layout of oneDNN's kernel; otherwise it is laid out at each product."""
+    """Return W [O, I] in the layout of oneDNN's kernel; otherwise it is laid out at each
+    product.
+    """
     pack = operator(PACK) if operator(LINEAR) else None
     laid_out: Tensor = weight.contiguous() if pack is None else pack(weight.contiguous())
     return laid_out
@@ -92,7 +97,8 @@ def packed_int8(weight: Tensor) -> Tensor:
 
 
 def int8_linear(inputs: Tensor, zero: int, weight: Tensor, scales: Tensor, zeros: Tensor) -> Tensor:
-    """Return (x - zero) W' * scales [N, O] in float32, for uint8 x [N, I], `packed_int8` W, scales [O], zeros 0 [O].
+    """Return (x - zero) W' * scales [N, O] in float32, for uint8 x [N, I], `packed_int8` W, scales
+    [O], zeros 0 [O].
 
     The fallback adds in float64, in which every sum is exact, as in int32.
     """
@@ -106,7 +112,9 @@ def int8_linear(inputs: Tensor, zero: int, weight: Tensor, scales: Tensor, zeros
 
 
 def int8_weight_linear(inputs: Tensor, weight: Tensor, scales: Tensor) -> Tensor:
-    """Return x W' * scales [N, O] in bfloat16, for bfloat16 x [N, I] and scales [O], and int8 W [O, I]."""
+    """Return x W' * scales [N, O] in bfloat16, for bfloat16 x [N, I] and scales [O], and int8 W
+    [O, I].
+    """
     multiply = operator(INT8_WEIGHT)
     if multiply is None:
         return (F.linear(inputs.double(), weight.double()) * scales).to(inputs.dtype)
@@ -117,10 +125,14 @@ def int8_weight_linear(inputs: Tensor, weight: Tensor, scales: Tensor) -> Tensor
 # ------------------------------------------------------------------ recurrent layers, gradients
 
 
-def lstm(inputs: Tensor, weights: Sequence[Tensor], *, training: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Run one LSTM layer from zeros over inputs [B, S, I]: outputs [B, S, D], last hidden and cell state [B, D].
+def lstm(
+    inputs: Tensor, weights: Sequence[Tensor], *, training: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Run one LSTM layer from zeros over inputs [B, S, I]: outputs [B, S, D], last hidden and cell
+    state [B, D].
 
-    ``weights`` are those of ``nn.LSTM``: weight_ih [4 D, I], weight_hh [4 D, D] and their biases [4 D].
+    ``weights`` are those of ``nn.LSTM``: weight_ih [4 D, I], weight_hh [4 D, D] and their biases [4
+    D].
     """
     entering, recurrent, entering_bias, recurrent_bias = weights
     hidden = cell = inputs.new_zeros(len(inputs), recurrent.shape[1])
@@ -153,7 +165,9 @@ def scale_tensors(tensors: Sequence[Tensor], factor: float | Tensor) -> None:
 
 def has_onednn_bfloat16() -> bool:
     """Return whether oneDNN multiplies bfloat16 on this processor."""
-    return _is_supported(HAS_BFLOAT16, (("avx512_bw", "avx512_vl", "avx512_dq"), ("avx_ne_convert",), ("bf16",)))
+    return _is_supported(
+        HAS_BFLOAT16, (("avx512_bw", "avx512_vl", "avx512_dq"), ("avx_ne_convert",), ("bf16",))
+    )
 
 
 def has_onednn_float16() -> bool:
@@ -162,7 +176,9 @@ def has_onednn_float16() -> bool:
 
 
 def _is_supported(schema: str, alternatives: Sequence[Sequence[str]]) -> bool:
-    """Return oneDNN's answer; without it, whether the processor has all features of one of the alternatives."""
+    """Return oneDNN's answer; without it, whether the processor has all features of one of the
+    alternatives.
+    """
     check = operator(schema)
     if check is not None:
         return bool(check())

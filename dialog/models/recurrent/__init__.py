@@ -9,7 +9,7 @@ from dialog.models.recurrent.cells import GRU, LSTM
 from dialog.models.recurrent.encoder import RecurrentEncoder
 from dialog.models.recurrent.luong import LuongDecoder
 from dialog.models.recurrent.plain import PlainDecoder
-from dialog.models.recurrent.settings import RecurrentSettings
+from dialog.models.recurrent.recurrent_settings import RecurrentSettings
 
 __all__ = [
     "BRIDGES",

@@ -17,7 +17,7 @@ from dialog.models.kernels.additive_loop import additive_loop
 from dialog.models.kernels.linear import Linear
 from dialog.models.recurrent.bridges import BRIDGES, DENSE, final_states, first_states
 from dialog.models.recurrent.cells import RecurrentCell
-from dialog.models.recurrent.settings import RecurrentSettings
+from dialog.models.recurrent.recurrent_settings import RecurrentSettings
 from dialog.models.recurrent.stack import Stack, StackLoop, StackState
 from dialog.models.state import Rows
 
@@ -31,13 +31,15 @@ class BahdanauState(Rows):
 
 
 class BahdanauDecoder(Decoder):
-    """Attention queries with the state before the token, and its context enters the cell; Bahdanau et al. 2015.
+    """Attention queries with the state before the token, and its context enters the cell; Bahdanau
+    et al. 2015.
 
-    For token y at step i: c_i = attention(s_{i-1}, source), s_i = cell(s_{i-1}, [y; c_i]), output = the larger of each
-    pair of U s_i + V y + C c_i (appendix A.2.2, with s_i as in equation 4). Upper layers read the layer below; the top
-    layer queries. The loop contains only work that depends on the previous step: keys are projected once per source,
-    and the tokens' part of the gates and the output are one product for all steps. With `AdditiveScorer`, several
-    tokens and no hook, :func:`additive_loop` runs.
+    For token y at step i: c_i = attention(s_{i-1}, source), s_i = cell(s_{i-1}, [y; c_i]), output =
+    the larger of each pair of U s_i + V y + C c_i (appendix A.2.2, with s_i as in equation 4).
+    Upper layers read the layer below; the top layer queries. The loop contains only work that
+    depends on the previous step: keys are projected once per source, and the tokens' part of the
+    gates and the output are one product for all steps. With `AdditiveScorer`, several tokens and no
+    hook, :func:`additive_loop` runs.
     """
 
     Settings = RecurrentSettings
@@ -53,10 +55,13 @@ class BahdanauDecoder(Decoder):
         bridge: Component = DENSE,
     ) -> None:
         super().__init__()
-        size, input_size = settings.size, settings.input_size
+        size = settings.size
+        input_size = settings.input_size
         self.attention = build_attention(attention, query_size=size, key_size=memory_size)
         self.stack = Stack(cell, settings, extra_size=memory_size)
-        self.bridge = build(BRIDGES, bridge, memory_size=memory_size, size=size, layers=settings.layers)
+        self.bridge = build(
+            BRIDGES, bridge, memory_size=memory_size, size=size, layers=settings.layers
+        )
         self.needs_final = final_states(self.bridge, cell, settings.layers)
         self.readout = Linear(size + input_size + memory_size, 2 * input_size)
         self.dropout = nn.Dropout(settings.dropout)
@@ -72,18 +77,26 @@ class BahdanauDecoder(Decoder):
         return memory, BahdanauState(self.stack.start(*first_states(self.bridge, encoded)), read)
 
     def forward(
-        self, inputs: Tensor, memory: Memory, state: BahdanauState, hook: AttentionHook | None = None
+        self,
+        inputs: Tensor,
+        memory: Memory,
+        state: BahdanauState,
+        hook: AttentionHook | None = None,
     ) -> tuple[Tensor, BahdanauState]:
         """Map inputs [B, T, E] to outputs [B, T, E]."""
         hook = meant_for(hook, self.attention)
-        loop, scorer = StackLoop(self.stack, inputs, state.stack), self.attention.additive
-        several = inputs.shape[1] > 1  # for one step the loop is faster: autocast has the weights in its cache
+        loop = StackLoop(self.stack, inputs, state.stack)
+        scorer = self.attention.additive
+        # for one step the loop is faster: autocast has the weights in its cache
+        several = inputs.shape[1] > 1
         if hook is None and scorer is not None and several:
             outputs = self._readout(*additive_loop(loop, scorer, memory), inputs)
             return outputs, BahdanauState(loop.state(), state.attention)
         seen: list[Tensor] = []
         watch = None if hook is None else lambda _, weights: seen.append(weights)
-        read, tops, contexts = state.attention, [], []
+        read = state.attention
+        tops = []
+        contexts = []
         for gates in loop.gates:
             context, read = self.attention(loop.top.unsqueeze(1), memory, read, watch)  # [B, 1, M]
             loop.step(gates, context.squeeze(1))

@@ -1,6 +1,7 @@
 """Bridges: the first state of a recurrent decoder from the encoder's summary or its final states.
 
-Shapes: B rows, M memory size, L layers, D hidden size. The summary has the last states of both directions.
+Shapes: B rows, M memory size, L layers, D hidden size. The summary has the last states of both
+    directions.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from dialog.models.recurrent.cells import RecurrentCell
 
 
 class DenseBridge(nn.Module):
-    """s_0 = tanh(W summary + b) for each layer, from both directions (Bahdanau et al. 2015 use the backward one)."""
+    """s_0 = tanh(W summary + b) for each layer, from both directions (Bahdanau et al. 2015 use the
+    backward one).
+    """
 
     def __init__(self, memory_size: int, size: int, layers: int) -> None:
         super().__init__()
@@ -28,7 +31,9 @@ class DenseBridge(nn.Module):
 
 
 class CopyBridge(nn.Module):
-    """s_0 = the summary itself, [forward; backward], in each layer; encoder and decoder must have the same size."""
+    """s_0 = the summary itself, [forward; backward], in each layer; encoder and decoder must have
+    the same size.
+    """
 
     def __init__(self, memory_size: int, size: int, layers: int) -> None:
         super().__init__()
@@ -45,7 +50,8 @@ class ZeroBridge(nn.Module):
 
     def __init__(self, size: int, layers: int) -> None:
         super().__init__()
-        self.size, self.layers = size, layers
+        self.size = size
+        self.layers = layers
 
     def forward(self, summary: Tensor) -> Tensor:
         """Return hidden states [B, L, D] of zeros."""
@@ -53,7 +59,9 @@ class ZeroBridge(nn.Module):
 
 
 class FinalBridge(nn.Module):
-    """s_0 = the last hidden and cell state of the encoder's layer, of equal size; Sutskever et al. 2014."""
+    """s_0 = the last hidden and cell state of the encoder's layer, of equal size; Sutskever
+    et al. 2014.
+    """
 
     def __init__(self, memory_size: int, size: int) -> None:
         super().__init__()
@@ -65,12 +73,16 @@ class FinalBridge(nn.Module):
 
 
 def final_states(bridge: nn.Module, cell: RecurrentCell, layers: int) -> FinalStates | None:
-    """Return the encoder's states that a bridge needs, or None if it needs the summary or nothing."""
+    """Return the encoder's states that a bridge needs, or None if it needs the summary or
+    nothing.
+    """
     return FinalStates(cell.name, layers) if isinstance(bridge, FinalBridge) else None
 
 
 def first_states(bridge: nn.Module, encoded: Encoded) -> tuple[Tensor, ...]:
-    """Return a decoder's first hidden states [B, L, D], and its cell states [B, L, C] if they are not zeros."""
+    """Return a decoder's first hidden states [B, L, D], and its cell states [B, L, C] if they are
+    not zeros.
+    """
     if not isinstance(bridge, FinalBridge):
         return (bridge(encoded.summary),)
     first: tuple[Tensor, ...] = bridge(*encoded.final)
@@ -80,7 +92,9 @@ def first_states(bridge: nn.Module, encoded: Encoded) -> tuple[Tensor, ...]:
 def check_equal_sizes(memory_size: int, size: int) -> None:
     """Raise ValueError unless encoder and decoder have the same size."""
     if memory_size != size:
-        raise ValueError(f"the encoder's summary has size {memory_size}, the decoder {size}; make them equal")
+        raise ValueError(
+            f"the encoder's summary has size {memory_size}, the decoder {size}; make them equal"
+        )
 
 
 BRIDGES: Family[nn.Module] = Family(

@@ -1,6 +1,7 @@
 """Recurrent cells, split so that work that does not depend on the previous step can leave the loop.
 
-Shapes: B rows, T steps, I input width, D hidden width, C cell state width (D for an LSTM, 0 for a GRU).
+Shapes: B rows, T steps, I input width, D hidden width, C cell state width (D for an LSTM, 0 for a
+    GRU).
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ from torch import Tensor, nn
 
 from dialog.models.kernels.private_operators import lstm
 
-ORTHOGONAL, UNIFORM = "orthogonal", "uniform"
+ORTHOGONAL = "orthogonal"
+UNIFORM = "uniform"
 CLOSED = -1e4
 """Preactivation of a gate whose sigmoid is exactly 0."""
 LAYER_WEIGHTS = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
 
 
 class RecurrentCell(ABC):
-    """Cell whose step is a function of four blocks of preactivations, gates [B, 4 D]: sums of W x and U h.
+    """Cell whose step is a function of four blocks of preactivations, gates [B, 4 D]: sums of W x
+    and U h.
 
     The parameters are those of torch's fused layer, which computes the same for a whole sequence.
     """
@@ -29,7 +32,9 @@ class RecurrentCell(ABC):
 
     @abstractmethod
     def layer(self, inputs: int, size: int, initialisation: str = ORTHOGONAL) -> nn.RNNBase:
-        """Return one fused layer with weights initialised as `RecurrentSettings.initialisation` states."""
+        """Return one fused layer with weights initialised as `RecurrentSettings.initialisation`
+        states.
+        """
 
     @abstractmethod
     def first_state(self, hidden: Tensor) -> Tensor:
@@ -37,15 +42,21 @@ class RecurrentCell(ABC):
 
     @abstractmethod
     def from_inputs(self, blocks: Tensor, dim: int = 0) -> Tensor:
-        """Arrange a fused layer's weight_ih, bias_ih or, with ``dim`` -1, their products as the four blocks, 4 D."""
+        """Arrange a fused layer's weight_ih, bias_ih or, with ``dim`` -1, their products as the
+        four blocks, 4 D.
+        """
 
     @abstractmethod
     def from_hidden(self, blocks: Tensor, dim: int = 0) -> Tensor:
-        """Arrange a fused layer's weight_hh, bias_hh or, with ``dim`` -1, their products as the four blocks, 4 D."""
+        """Arrange a fused layer's weight_hh, bias_hh or, with ``dim`` -1, their products as the
+        four blocks, 4 D.
+        """
 
     @abstractmethod
     def step(self, gates: Tensor, hidden: Tensor, cell_state: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the new hidden and cell state for gates [B, 4 D], hidden [B, D] and cell state [B, C]."""
+        """Return the new hidden and cell state for gates [B, 4 D], hidden [B, D] and cell state
+        [B, C].
+        """
 
     @abstractmethod
     def backward(
@@ -57,23 +68,33 @@ class RecurrentCell(ABC):
     def fused(
         self, layer: nn.RNNBase, inputs: Tensor, hidden: Tensor, cell_state: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Run a sequence [B, T, I] in one call: outputs [B, T, D], and the last hidden [B, D] and cell state [B, C]."""
+        """Run a sequence [B, T, I] in one call: outputs [B, T, D], and the last hidden [B, D] and
+        cell state [B, C].
+        """
 
     @abstractmethod
-    def final(self, layer: nn.RNNBase, inputs: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Run right-padded inputs [B, S, I] from zeros; the states are those after the last real token of each row."""
+    def final(
+        self, layer: nn.RNNBase, inputs: Tensor, mask: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Run right-padded inputs [B, S, I] from zeros; the states are those after the last real
+        token of each row.
+        """
 
 
 class LSTM(RecurrentCell):
-    """c' = f * c + i * g, h' = o * tanh(c'), with i, f, o = sigmoid, g = tanh of the gates; Gers et al. 2000.
+    """c' = f * c + i * g, h' = o * tanh(c'), with i, f, o = sigmoid, g = tanh of the gates; Gers
+    et al. 2000.
 
-    The cell state keeps its own precision (float32 under autocast), because it accumulates over all steps.
+    The cell state keeps its own precision (float32 under autocast), because it accumulates over all
+    steps.
     """
 
     name = "lstm"
 
     def layer(self, inputs: int, size: int, initialisation: str = ORTHOGONAL) -> nn.RNNBase:
-        """Return a layer; unless it is uniform, forget gates start open: bias 1 (Jozefowicz et al. 2015)."""
+        """Return a layer; unless it is uniform, forget gates start open: bias 1 (Jozefowicz
+        et al. 2015).
+        """
         layer = nn.LSTM(inputs, size, batch_first=True)
         if initialisation == UNIFORM:
             return layer
@@ -105,7 +126,10 @@ class LSTM(RecurrentCell):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Gradient 0 for the hidden state, which enters through the gates only."""
         take, keep, new, out = gates.chunk(4, -1)
-        take, keep, new, out = take.sigmoid(), keep.sigmoid(), new.tanh(), out.sigmoid()
+        take = take.sigmoid()
+        keep = keep.sigmoid()
+        new = new.tanh()
+        out = out.sigmoid()
         squashed = (keep * cell_state + take * new).tanh()  # [B, D]
         of_cell = of_cell + of_hidden * out * (1 - squashed * squashed)
         of_gates = [
@@ -120,16 +144,24 @@ class LSTM(RecurrentCell):
         self, layer: nn.RNNBase, inputs: Tensor, hidden: Tensor, cell_state: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Torch's LSTM."""
-        outputs, (last, cell) = layer(inputs, (hidden.unsqueeze(0).contiguous(), cell_state.unsqueeze(0).contiguous()))
+        outputs, (last, cell) = layer(
+            inputs, (hidden.unsqueeze(0).contiguous(), cell_state.unsqueeze(0).contiguous())
+        )
         return outputs, last.squeeze(0), cell.squeeze(0)
 
-    def final(self, layer: nn.RNNBase, inputs: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Run the rows right-aligned, which keeps the fused kernel; packing is six times slower on a CPU.
+    def final(
+        self, layer: nn.RNNBase, inputs: Tensor, mask: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Run the rows right-aligned, which keeps the fused kernel; packing is six times slower on
+        a CPU.
 
-        A further input closes the input gate at padding, so the state stays exactly zero until the first token.
+        A further input closes the input gate at padding, so the state stays exactly zero until the
+        first token.
         """
         steps = mask.shape[1]
-        lengths, places = mask.sum(1, keepdim=True), torch.arange(steps, device=mask.device)  # [B, 1], [S]
+        # [B, 1], [S]
+        lengths = mask.sum(1, keepdim=True)
+        places = torch.arange(steps, device=mask.device)
         aligned = take_steps(inputs, (places + lengths) % steps)  # [B, S, I]
         padding = (places < steps - lengths).unsqueeze(-1)  # [B, S, 1]
         weights: list[Tensor] = [getattr(layer, name) for name in LAYER_WEIGHTS]
@@ -142,7 +174,8 @@ class LSTM(RecurrentCell):
 
 
 class GRU(RecurrentCell):
-    """h' = (1 - z) * tanh(W x + r * U h) + z * h, with r, z = sigmoid; Cho et al. 2014, in torch's form.
+    """h' = (1 - z) * tanh(W x + r * U h) + z * h, with r, z = sigmoid; Cho et al. 2014, in torch's
+    form.
 
     r multiplies U h alone, so the blocks are r, z, W x and U h.
     """
@@ -181,7 +214,8 @@ class GRU(RecurrentCell):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the gradient of the empty cell state as it is."""
         reset, update, entering, recurrent = gates.chunk(4, -1)
-        reset, update = reset.sigmoid(), update.sigmoid()
+        reset = reset.sigmoid()
+        update = update.sigmoid()
         new = torch.tanh(entering + reset * recurrent)  # [B, D]
         of_update = of_hidden * (hidden - new) * update * (1 - update)
         of_entering = of_hidden * (1 - update) * (1 - new * new)
@@ -196,7 +230,9 @@ class GRU(RecurrentCell):
         outputs, last = layer(inputs, hidden.unsqueeze(0).contiguous())
         return outputs, last.squeeze(0), cell_state
 
-    def final(self, layer: nn.RNNBase, inputs: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def final(
+        self, layer: nn.RNNBase, inputs: Tensor, mask: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Select the outputs at the last real tokens."""
         zeros = inputs.new_zeros(len(inputs), layer.hidden_size)
         outputs, _, cell_state = self.fused(layer, inputs, zeros, self.first_state(zeros))
@@ -205,7 +241,9 @@ class GRU(RecurrentCell):
 
 
 def initialise(layer: nn.Module, gates: int) -> None:
-    """Initialise input weights by Xavier, each gate's recurrent weights as orthogonal, biases as 0."""
+    """Initialise input weights by Xavier, each gate's recurrent weights as orthogonal, biases
+    as 0.
+    """
     for name, parameter in layer.named_parameters():
         if parameter.dim() < 2:
             nn.init.zeros_(parameter)
@@ -218,11 +256,15 @@ def initialise(layer: nn.Module, gates: int) -> None:
 
 def take_steps(states: Tensor, steps: Tensor) -> Tensor:
     """Select states [B, S, D] at the steps [B, N] -> [B, N, D]."""
-    starts = torch.arange(len(states), device=states.device).unsqueeze(1) * states.shape[1]  # [B, 1]
-    taken = states.flatten(0, 1).index_select(0, (starts + steps).flatten())  # `gather` copies number by number
+    # [B, 1]
+    starts = torch.arange(len(states), device=states.device).unsqueeze(1) * states.shape[1]
+    # `gather` copies number by number
+    taken = states.flatten(0, 1).index_select(0, (starts + steps).flatten())
     return taken.view(*steps.shape, states.shape[-1])
 
 
 def shared_mask(like: Tensor, dropout: float) -> Tensor:
-    """Draw a dropout mask of a tensor's shape, for all steps of a sequence: 0, or 1 / (1 - dropout)."""
+    """Draw a dropout mask of a tensor's shape, for all steps of a sequence: 0, or 1 / (1 -
+    dropout).
+    """
     return F.dropout(torch.ones_like(like), dropout)

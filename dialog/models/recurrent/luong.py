@@ -16,7 +16,7 @@ from dialog.models.contracts import AttentionHook, Decoder, Encoded, Memory, mea
 from dialog.models.kernels.linear import Linear
 from dialog.models.recurrent.bridges import BRIDGES, DENSE, final_states, first_states
 from dialog.models.recurrent.cells import RecurrentCell
-from dialog.models.recurrent.settings import RecurrentSettings
+from dialog.models.recurrent.recurrent_settings import RecurrentSettings
 from dialog.models.recurrent.stack import Stack, StackLoop, StackState
 from dialog.models.state import Rows
 
@@ -27,15 +27,18 @@ class LuongState(Rows):
 
     stack: StackState
     attention: Rows
-    fed: Tensor  # [B, E], the attentional vector of the previous token; [B, 0] without input feeding
+    # [B, E], the attentional vector of the previous token; [B, 0] without input feeding
+    fed: Tensor
 
 
 class LuongDecoder(Decoder):
-    """Attention queries with the new state, and its context changes the output only; Luong et al. 2015, 3 and 3.3.
+    """Attention queries with the new state, and its context changes the output only; Luong
+    et al. 2015, 3 and 3.3.
 
-    For token y at step t: s_t = cell(s_{t-1}, [y; h_{t-1}]), c_t = attention(s_t, source), output h_t =
-    tanh(W [c_t; s_t]), the attentional vector, here of the embedding's size. Without ``input_feeding`` s_t =
-    cell(s_{t-1}, y): the whole target runs in one fused call per layer, and all its attention in one batch.
+    For token y at step t: s_t = cell(s_{t-1}, [y; h_{t-1}]), c_t = attention(s_t, source), output
+    h_t = tanh(W [c_t; s_t]), the attentional vector, here of the embedding's size. Without
+    ``input_feeding`` s_t = cell(s_{t-1}, y): the whole target runs in one fused call per layer, and
+    all its attention in one batch.
     ``attentional_dropout``: whether dropout is applied to [c_t; s_t] too.
     """
 
@@ -54,10 +57,13 @@ class LuongDecoder(Decoder):
         attentional_dropout: bool = True,
     ) -> None:
         super().__init__()
-        size, input_size = settings.size, settings.input_size
+        size = settings.size
+        input_size = settings.input_size
         self.attention = build_attention(attention, query_size=size, key_size=memory_size)
         self.stack = Stack(cell, settings, extra_size=input_size if input_feeding else 0)
-        self.bridge = build(BRIDGES, bridge, memory_size=memory_size, size=size, layers=settings.layers)
+        self.bridge = build(
+            BRIDGES, bridge, memory_size=memory_size, size=size, layers=settings.layers
+        )
         self.needs_final = final_states(self.bridge, cell, settings.layers)
         self.attentional = Linear(memory_size + size, input_size, bias=False)
         self.input_feeding = input_feeding
@@ -70,7 +76,9 @@ class LuongDecoder(Decoder):
         return self.attention if self.attention.has_weights else None
 
     def start(self, encoded: Encoded) -> tuple[Rows, LuongState]:
-        """Return the attention's memory, and s_0 from the summary with an attentional vector of zeros."""
+        """Return the attention's memory, and s_0 from the summary with an attentional vector of
+        zeros.
+        """
         memory, read = self.attention.start(encoded)
         hidden, *cell_state = first_states(self.bridge, encoded)  # [B, L, D], [B, L, C]
         fed = hidden.new_zeros(len(hidden), self.input_size if self.input_feeding else 0)
@@ -87,7 +95,9 @@ class LuongDecoder(Decoder):
             return self._attentional(contexts, states), LuongState(stack, read, state.fed)
         seen: list[Tensor] = []
         watch = None if hook is None else lambda _, weights: seen.append(weights)
-        loop, read, fed = StackLoop(self.stack, inputs, state.stack), state.attention, state.fed
+        loop = StackLoop(self.stack, inputs, state.stack)
+        read = state.attention
+        fed = state.fed
         outputs = []
         for gates in loop.gates:
             loop.step(gates, fed)
@@ -101,4 +111,6 @@ class LuongDecoder(Decoder):
 
     def _attentional(self, contexts: Tensor, states: Tensor) -> Tensor:
         """Map contexts [B, T, M] and states [B, T, D] to attentional vectors [B, T, E]."""
-        return torch.tanh(self.attentional(self.dropout(torch.cat([contexts, states.to(contexts.dtype)], -1))))
+        return torch.tanh(
+            self.attentional(self.dropout(torch.cat([contexts, states.to(contexts.dtype)], -1)))
+        )

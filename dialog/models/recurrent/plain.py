@@ -12,7 +12,7 @@ from dialog.models.contracts import AttentionHook, Decoder, Encoded, Memory
 from dialog.models.kernels.linear import Linear
 from dialog.models.recurrent.bridges import BRIDGES, final_states, first_states
 from dialog.models.recurrent.cells import RecurrentCell
-from dialog.models.recurrent.settings import RecurrentSettings
+from dialog.models.recurrent.recurrent_settings import RecurrentSettings
 from dialog.models.recurrent.stack import Stack, StackState
 from dialog.models.state import Rows
 
@@ -22,7 +22,8 @@ FINAL: Component = {"name": "final"}
 class PlainDecoder(Decoder):
     """The source enters through the first state only; Sutskever et al. 2014.
 
-    The outputs are the top layer's states, projected without bias if they have not the embedding's size.
+    The outputs are the top layer's states, projected without bias if they have not the embedding's
+    size.
     """
 
     Settings = RecurrentSettings
@@ -30,12 +31,20 @@ class PlainDecoder(Decoder):
     pointer = None
 
     def __init__(
-        self, cell: RecurrentCell, settings: RecurrentSettings, *, memory_size: int, bridge: Component = FINAL
+        self,
+        cell: RecurrentCell,
+        settings: RecurrentSettings,
+        *,
+        memory_size: int,
+        bridge: Component = FINAL,
     ) -> None:
         super().__init__()
-        size, input_size = settings.size, settings.input_size
+        size = settings.size
+        input_size = settings.input_size
         self.stack = Stack(cell, settings, extra_size=0)
-        self.bridge = build(BRIDGES, bridge, memory_size=memory_size, size=size, layers=settings.layers)
+        self.bridge = build(
+            BRIDGES, bridge, memory_size=memory_size, size=size, layers=settings.layers
+        )
         self.needs_final = final_states(self.bridge, cell, settings.layers)
         self.output = nn.Identity() if size == input_size else Linear(size, input_size, bias=False)
 

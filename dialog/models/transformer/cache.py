@@ -1,7 +1,8 @@
-"""State of the decoder's self-attention: keys and values of the target so far, in buffers with room for more.
+"""State of the decoder's self-attention: keys and values of the target so far, in buffers with room
+for more.
 
-Shapes: B rows, T new target tokens, T' target tokens so far, C capacity of a buffer, G heads of keys and values,
-W width of a head.
+Shapes: B rows, T new target tokens, T' target tokens so far, C capacity of a buffer, G heads of
+keys and values, W width of a head.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from dialog.models.state import Rows
 
 KeysValues = tuple[Tensor, Tensor]
 ROOM = 15
-"""Smallest number of free places of a new buffer that is extended token by token; a beam copies them at each step."""
+"""Smallest number of free places of a new buffer that is extended token by token; a beam copies
+them at each step.
+"""
 
 
 @final
@@ -30,14 +33,17 @@ class Claim:
 
 @dataclass(frozen=True)
 class SelfAttentionState(Rows):
-    """Keys (turned by their positions) and values of the target so far, for each layer's self-attention.
+    """Keys (turned by their positions) and values of the target so far, for each layer's
+    self-attention.
 
-    It is a value: no step changes it. Without gradients a step writes into the room of the buffers, which no earlier
-    state reads, and claims it; a second step from the same state (a beam that branches) finds it claimed, and copies.
-    With gradients every step copies, because the backward pass reads the buffers of each.
+    It is a value: no step changes it. Without gradients a step writes into the room of the buffers,
+    which no earlier state reads, and claims it; a second step from the same state (a beam that
+    branches) finds it claimed, and copies. With gradients every step copies, because the backward
+    pass reads the buffers of each.
     """
 
-    layers: tuple[KeysValues, ...]  # each [B, G, C, W], of which the first `length` places are filled
+    # each [B, G, C, W], of which the first `length` places are filled
+    layers: tuple[KeysValues, ...]
     length: int  # T'
     claim: Claim
 
@@ -50,7 +56,10 @@ class SelfAttentionState(Rows):
     def extended(self, tokens: int) -> Extension:
         """Return the places of the next T tokens."""
         buffer = self.layers[0][0]
-        writable = not torch.is_grad_enabled() and buffer.is_inference() == torch.is_inference_mode_enabled()
+        writable = (
+            not torch.is_grad_enabled()
+            and buffer.is_inference() == torch.is_inference_mode_enabled()
+        )
         end = self.length + tokens
         if writable and self.claim.places == self.length and end <= buffer.shape[2]:
             self.claim.places = end
@@ -59,7 +68,9 @@ class SelfAttentionState(Rows):
         return Extension(self.length, end, end + max(ROOM, end // 4) if has_room else end, None)
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> SelfAttentionState:
-        """Change the rows of all buffers; ``change`` returns new tensors, which no other state holds."""
+        """Change the rows of all buffers; ``change`` returns new tensors, which no other state
+        holds.
+        """
         layers = tuple((change(keys), change(values)) for keys, values in self.layers)
         return SelfAttentionState(layers, self.length, Claim(self.length))
 
@@ -74,11 +85,14 @@ class Extension:
     claim: Claim | None  # of the buffers that are written; None: they are copied
 
     def write(self, buffer: Tensor, tokens: Tensor) -> Tensor:
-        """Return a buffer [B, G, C, W] with the places of the buffer before ``begin`` and tokens [B, G, T, W]."""
+        """Return a buffer [B, G, C, W] with the places of the buffer before ``begin`` and tokens
+        [B, G, T, W].
+        """
         if self.claim is None and self.capacity == self.end:
             return torch.cat([buffer[:, :, : self.begin], tokens], 2)
         if self.claim is None:
-            old, shape = buffer, (*tokens.shape[:2], self.capacity, tokens.shape[3])
+            old = buffer
+            shape = (*tokens.shape[:2], self.capacity, tokens.shape[3])
             buffer = tokens.new_empty(shape)
             buffer[:, :, : self.begin] = old[:, :, : self.begin]
         buffer[:, :, self.begin : self.end] = tokens

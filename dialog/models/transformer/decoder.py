@@ -1,7 +1,7 @@
 """Transformer decoder.
 
-Shapes: B rows, S source tokens, T target tokens, E embedding size (= D width), M memory size, H heads, G heads of keys
-and values.
+Shapes: B rows, S source tokens, T target tokens, E embedding size (= D width), M memory size, H
+heads, G heads of keys and values.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dialog.models.kernels.linear import Linear
 from dialog.models.state import Rows
 from dialog.models.transformer.cache import KeysValues, SelfAttentionState
 from dialog.models.transformer.layers import DecoderLayer, checkpointed
-from dialog.models.transformer.settings import TransformerSettings
+from dialog.models.transformer.transformer_settings import TransformerSettings
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,9 @@ class TransformerDecoder(Decoder):
     def start(self, encoded: Encoded) -> tuple[CrossAttentionMemory, SelfAttentionState]:
         """Return the source's keys and values for each layer, and a state of no tokens."""
         states = self.bridge(encoded.states)
-        source = tuple(cast("DecoderLayer", layer).source_keys_values(states) for layer in self.layers)
+        source = tuple(
+            cast("DecoderLayer", layer).source_keys_values(states) for layer in self.layers
+        )
         return CrossAttentionMemory(source, encoded.mask[:, None, None]), SelfAttentionState.empty(
             len(source), like=source[0][0]
         )
@@ -67,11 +69,14 @@ class TransformerDecoder(Decoder):
     ) -> tuple[Tensor, SelfAttentionState]:
         """Map inputs [B, T, E] to outputs [B, T, E]."""
         states = self.dropout(self.positions(inputs, state.length))
-        turn, extension = self.positions.turn_at(inputs, state.length), state.extended(inputs.shape[1])
+        turn = self.positions.turn_at(inputs, state.length)
+        extension = state.extended(inputs.shape[1])
         buffers = []
         for layer, past, source in zip(self.layers, state.layers, memory.layers, strict=True):
             run = checkpointed(layer, hook=hook) if self.activation_checkpointing else layer
-            after, written = run(states, past, source, extension, mask=memory.mask, turn=turn, hook=hook)
+            after, written = run(
+                states, past, source, extension, mask=memory.mask, turn=turn, hook=hook
+            )
             states = self.layer_drop(states, after)
             buffers.append(written)
         return self.norm(states), extension.state(tuple(buffers))

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from dialog.models.contracts import AttentionHook, Encoded, Encoder
 from dialog.models.transformer.layers import EncoderLayer, checkpointed
-from dialog.models.transformer.settings import TransformerSettings
+from dialog.models.transformer.transformer_settings import TransformerSettings
 
 
 class TransformerEncoder(Encoder):
@@ -30,7 +30,8 @@ class TransformerEncoder(Encoder):
 
     def forward(self, inputs: Tensor, mask: Tensor, hook: AttentionHook | None = None) -> Encoded:
         """Encode inputs [B, S, E], mask [B, S] into states [B, S, M]."""
-        states, turn = self.dropout(self.positions(inputs)), self.positions.turn_at(inputs)
+        states = self.dropout(self.positions(inputs))
+        turn = self.positions.turn_at(inputs)
         for layer in self.layers:
             run = checkpointed(layer, hook=hook) if self.activation_checkpointing else layer
             after = run(states, mask[:, None, None], turn, hook=hook)

@@ -17,11 +17,16 @@ from dialog.models.kernels.linear import Linear
 class FeedForward(nn.Sequential):
     """f(x W_1 + b_1) W_2 + b_2 at each position; Vaswani et al. 2017, 3.3.
 
-    There f(x) = max(0, x); gelu is f(x) = x Phi(x), Hendrycks & Gimpel 2016, 2. Dropout applies to the output of f.
+    There f(x) = max(0, x); gelu is f(x) = x Phi(x), Hendrycks & Gimpel 2016, 2. Dropout applies to
+    the output of f.
     """
 
-    def __init__(self, size: int, inner: int, dropout: float, *, activation: type[nn.Module]) -> None:
-        super().__init__(Linear(size, inner), activation(), nn.Dropout(dropout), Linear(inner, size))
+    def __init__(
+        self, size: int, inner: int, dropout: float, *, activation: type[nn.Module]
+    ) -> None:
+        super().__init__(
+            Linear(size, inner), activation(), nn.Dropout(dropout), Linear(inner, size)
+        )
         for name, parameter in self.named_parameters():
             (nn.init.zeros_ if name.endswith("bias") else nn.init.xavier_uniform_)(parameter)
 
@@ -29,7 +34,8 @@ class FeedForward(nn.Sequential):
 class SwiGLU(nn.Module):
     """(swish(x W) * x V) W_2 at each position, swish(x) = x sigmoid(x); Shazeer 2020, (6).
 
-    No biases; 2/3 of the inner width gives as many parameters as `FeedForward`. Dropout applies to the product.
+    No biases; 2/3 of the inner width gives as many parameters as `FeedForward`. Dropout applies to
+    the product.
     """
 
     def __init__(self, size: int, inner: int, dropout: float) -> None:

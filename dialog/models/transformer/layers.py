@@ -1,6 +1,7 @@
 """One layer of the encoder and one of the decoder.
 
-Shapes: B rows, S source tokens, T target tokens, T' target tokens so far, D width, H heads, G heads of keys and values.
+Shapes: B rows, S source tokens, T target tokens, T' target tokens so far, D width, H heads, G heads
+    of keys and values.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from dialog.models.contracts import AttentionHook, meant_for
 from dialog.models.positions import Turn
 from dialog.models.transformer.cache import Extension, KeysValues
-from dialog.models.transformer.settings import TransformerSettings
+from dialog.models.transformer.transformer_settings import TransformerSettings
 
 
 class EncoderLayer(nn.Module):
@@ -27,12 +28,16 @@ class EncoderLayer(nn.Module):
         self.feed_forward = settings.feed_forward()
         self.self_residual, self.feed_residual = (settings.residual() for _ in range(2))
 
-    def forward(self, states: Tensor, mask: Tensor, turn: Turn, *, hook: AttentionHook | None = None) -> Tensor:
+    def forward(
+        self, states: Tensor, mask: Tensor, turn: Turn, *, hook: AttentionHook | None = None
+    ) -> Tensor:
         """Map states [B, S, D] to [B, S, D]; mask [B, 1, 1, S]."""
 
         def attend(x: Tensor) -> Tensor:
             keys, values = self.self_attention.keys_values(x)  # [B, G, S, D / H]
-            attended: Tensor = self.self_attention(x, turn(keys), values, mask, hook=hook, turn=turn)
+            attended: Tensor = self.self_attention(
+                x, turn(keys), values, mask, hook=hook, turn=turn
+            )
             return attended  # [B, S, D]
 
         states = self.self_residual(states, attend)
@@ -41,17 +46,23 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Causal self-attention over the target, cross-attention to the source, then the feed-forward network."""
+    """Causal self-attention over the target, cross-attention to the source, then the feed-forward
+    network.
+    """
 
     def __init__(self, settings: TransformerSettings) -> None:
         super().__init__()
         self.self_attention = settings.attention()
         self.cross_attention = settings.attention()
         self.feed_forward = settings.feed_forward()
-        self.self_residual, self.cross_residual, self.feed_residual = (settings.residual() for _ in range(3))
+        self.self_residual, self.cross_residual, self.feed_residual = (
+            settings.residual() for _ in range(3)
+        )
 
     def source_keys_values(self, states: Tensor) -> KeysValues:
-        """Project source states [B, S, D] to the keys and values [B, G, S, D / H] of the cross-attention."""
+        """Project source states [B, S, D] to the keys and values [B, G, S, D / H] of the
+        cross-attention.
+        """
         return self.cross_attention.keys_values(states)
 
     def forward(
@@ -65,7 +76,8 @@ class DecoderLayer(nn.Module):
         turn: Turn,
         hook: AttentionHook | None = None,
     ) -> tuple[Tensor, KeysValues]:
-        """Map states [B, T, D] to [B, T, D]; also return the buffers of the target's keys (turned) and values.
+        """Map states [B, T, D] to [B, T, D]; also return the buffers of the target's keys (turned)
+        and values.
 
         ``extension`` places the T tokens behind those of the buffers ``past``.
         """
@@ -90,11 +102,13 @@ class DecoderLayer(nn.Module):
 
 
 def checkpointed(layer: nn.Module, *, hook: AttentionHook | None) -> Callable[..., Any]:
-    """Wrap a layer so that training keeps only its inputs and the backward pass computes the rest again.
+    """Wrap a layer so that training keeps only its inputs and the backward pass computes the rest
+    again.
 
-    Memory grows by one tensor [B, T, D] per layer, for a third more work (activation checkpointing; Chen et al. 2016,
-    4): 858 instead of 1,810 MiB and 1.6 times the time in benchmarks/README.md, "Activation checkpointing". Both passes
-    use the same dropout masks. A layer whose attention a hook watches is not wrapped: the hook would be called twice.
+    Memory grows by one tensor [B, T, D] per layer, for a third more work (activation checkpointing;
+    Chen et al. 2016, 4): 858 instead of 1,810 MiB and 1.6 times the time in benchmarks/README.md,
+    "Activation checkpointing". Both passes use the same dropout masks. A layer whose attention a
+    hook watches is not wrapped: the hook would be called twice.
     """
     watched = any(meant_for(hook, module) is not None for module in layer.modules())
     if watched or not layer.training:

@@ -13,12 +13,18 @@ from torch import Tensor, nn
 
 from dialog.config.components import Family
 
-NORMS: Family[nn.Module] = Family("norm", {"layer_norm": nn.LayerNorm, "rms_norm": partial(nn.RMSNorm, eps=1e-5)})
-"""(x - mean) / deviation * g + b, Ba et al. 2016; x / root mean square * g, Zhang & Sennrich 2019, (4)."""
+NORMS: Family[nn.Module] = Family(
+    "norm", {"layer_norm": nn.LayerNorm, "rms_norm": partial(nn.RMSNorm, eps=1e-5)}
+)
+"""(x - mean) / deviation * g + b, Ba et al. 2016; x / root mean square * g, Zhang & Sennrich 2019,
+(4).
+"""
 
 
 class Residual(nn.Module):
-    """A sublayer f with its norm: x + f(norm(x)) with norms first, norm(x + f(x)) with norms last."""
+    """A sublayer f with its norm: x + f(norm(x)) with norms first, norm(x + f(x)) with norms
+    last.
+    """
 
     def __init__(self, norm: nn.Module, dropout: float, norm_first: bool) -> None:
         super().__init__()
@@ -39,8 +45,9 @@ class Residual(nn.Module):
 class LayerDrop(nn.Module):
     """Dropout of a whole layer: in training, with one draw per batch; Fan et al. 2020, 3.2.
 
-    The layer is computed and then discarded, so that each of its parameters gets a gradient (0) in every backward pass:
-    distributed ranks draw independently, and none waits for a gradient that another rank never sends.
+    The layer is computed and then discarded, so that each of its parameters gets a gradient (0) in
+    every backward pass: distributed ranks draw independently, and none waits for a gradient that
+    another rank never sends.
     """
 
     def __init__(self, probability: float) -> None:

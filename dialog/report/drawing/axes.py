@@ -16,11 +16,15 @@ SERIES: tuple[Colour, ...] = (
     ("#8a6a00", "#e0b93a"),
     ("#4b4f58", "#b4bac4"),
 )
-"""Colours of models (Okabe and Ito 2008, "Color Universal Design"); reused with dashed lines for further models."""
+"""Colours of models (Okabe and Ito 2008, "Color Universal Design"); reused with dashed lines for
+further models.
+"""
 
 LETTER = 6.6
 """Pixels per column of text."""
-LEGEND_LINE, LEGEND_NAME, LEGEND_COLUMNS = 18, 30, 60
+LEGEND_LINE = 18
+LEGEND_NAME = 30
+LEGEND_COLUMNS = 60
 """Pixels per line of a legend and from its left edge to the names, and columns of a name."""
 
 Range = tuple[float, float]
@@ -29,23 +33,34 @@ Range = tuple[float, float]
 class Plot:
     """Map from data coordinates to pixels; the plot area is `size`, inside margins for labels."""
 
-    left, right_margin, bottom_margin = 62.0, 16.0, 44.0
+    left = 62.0
+    right_margin = 16.0
+    bottom_margin = 44.0
 
-    def __init__(self, x: Range, y: Range, *, size: Point = (482.0, 266.0), top: float = 12.0) -> None:
-        self.x, self.y = x, y
-        self.top, self.right, self.bottom = top, self.left + size[0], top + size[1]
-        self.width, self.height = self.right + self.right_margin, self.bottom + self.bottom_margin
+    def __init__(
+        self, x: Range, y: Range, *, size: Point = (482.0, 266.0), top: float = 12.0
+    ) -> None:
+        self.x = x
+        self.y = y
+        self.top = top
+        self.right = self.left + size[0]
+        self.bottom = top + size[1]
+        self.width = self.right + self.right_margin
+        self.height = self.bottom + self.bottom_margin
 
     def pixel(self, x: float, y: float) -> Point:
         """Return the pixel of a point."""
         across = (x - self.x[0]) / ((self.x[1] - self.x[0]) or 1.0)
         up = (y - self.y[0]) / ((self.y[1] - self.y[0]) or 1.0)
-        return self.left + across * (self.right - self.left), self.bottom - up * (self.bottom - self.top)
+        return self.left + across * (self.right - self.left), self.bottom - up * (
+            self.bottom - self.top
+        )
 
 
 def padded(values: Sequence[float]) -> Range:
     """Return a range that contains all values with a margin."""
-    low, high = min(values, default=0.0), max(values, default=1.0)
+    low = min(values, default=0.0)
+    high = max(values, default=1.0)
     margin = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
     return low - margin, high + margin
 
@@ -76,14 +91,29 @@ def model_colour(index: int) -> Colour:
 
 
 def model_line(
-    canvas: Drawing, points: list[Point], model: int, *, width: float = 1.8, opacity: float = 0.9, tip: str = ""
+    canvas: Drawing,
+    points: list[Point],
+    model: int,
+    *,
+    width: float = 1.8,
+    opacity: float = 0.9,
+    tip: str = "",
 ) -> None:
     """Draw a line in the colour of a model."""
-    canvas.line(points, model_colour(model), width=width, opacity=opacity, dashed=model >= len(SERIES), tip=tip)
+    canvas.line(
+        points,
+        model_colour(model),
+        width=width,
+        opacity=opacity,
+        dashed=model >= len(SERIES),
+        tip=tip,
+    )
 
 
 def draw_legend(canvas: Drawing, names: Mapping[int, str], corner: Point) -> None:
-    """Draw the line and the name of each model, one below the other; `names` maps numbers of models to them."""
+    """Draw the line and the name of each model, one below the other; `names` maps numbers of models
+    to them.
+    """
     left, top = corner
     for place, (model, name) in enumerate(names.items()):
         middle = top + LEGEND_LINE * (place + 0.5)
@@ -92,13 +122,16 @@ def draw_legend(canvas: Drawing, names: Mapping[int, str], corner: Point) -> Non
 
 
 def ticks(low: float, high: float, *, count: int = 5) -> list[float]:
-    """Return about `count` round numbers in [low, high], 2 to 8; their step is 1, 2 or 5 times a power of ten."""
+    """Return about `count` round numbers in [low, high], 2 to 8; their step is 1, 2 or 5 times a
+    power of ten.
+    """
     if not low < high:
         return [low]
     rough = (high - low) / count
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= 0.7 * rough)
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
     return [float(f"{index * step:.12g}") for index in range(first, last + 1)]
 
 

@@ -48,7 +48,14 @@ class Drawing(Protocol):
         """Draw a small circle."""
 
     def text(
-        self, text: str, at: Point, *, anchor: str = "start", bold: bool = False, angle: int = 0, limit: int = 90
+        self,
+        text: str,
+        at: Point,
+        *,
+        anchor: str = "start",
+        bold: bool = False,
+        angle: int = 0,
+        limit: int = 90,
     ) -> None:
         """Draw one line of text."""
 
@@ -57,7 +64,11 @@ class Canvas:
     """SVG image of a size in pixels; `label` is its text for screen readers."""
 
     def __init__(self, width: float, height: float, *, label: str) -> None:
-        names = {"xmlns": "http://www.w3.org/2000/svg", "role": "img", "aria-label": one_line(label)}
+        names = {
+            "xmlns": "http://www.w3.org/2000/svg",
+            "role": "img",
+            "aria-label": one_line(label),
+        }
         size = {"width": str(math.ceil(width)), "height": str(math.ceil(height))}
         size["viewBox"] = f"0 0 {size['width']} {size['height']}"
         style = {"font-family": "system-ui, sans-serif", "font-size": "12", "fill": "currentColor"}
@@ -65,10 +76,18 @@ class Canvas:
 
     def rectangle(self, corner: Point, size: Point, fill: Colour, *, tip: str = "") -> None:
         """Draw a filled rectangle; `tip` is its tooltip."""
-        (x, y), (width, height) = corner, size
+        (x, y) = corner
+        (width, height) = size
         light, dark = fill
-        position = {"x": f"{x:.5g}", "y": f"{y:.5g}", "width": f"{width:.4g}", "height": f"{height:.4g}"}
-        self._add("rect", position | {"fill": light, "style": f"fill:light-dark({light},{dark})"}, tip)
+        position = {
+            "x": f"{x:.5g}",
+            "y": f"{y:.5g}",
+            "width": f"{width:.4g}",
+            "height": f"{height:.4g}",
+        }
+        self._add(
+            "rect", position | {"fill": light, "style": f"fill:light-dark({light},{dark})"}, tip
+        )
 
     def line(
         self,
@@ -81,19 +100,30 @@ class Canvas:
         tip: str = "",
     ) -> None:
         """Draw a line through points."""
-        path = {"points": " ".join(f"{x:.1f},{y:.1f}" for x, y in points), "fill": "none", "stroke-linejoin": "round"}
+        path = {
+            "points": " ".join(f"{x:.1f},{y:.1f}" for x, y in points),
+            "fill": "none",
+            "stroke-linejoin": "round",
+        }
         dashes = {"stroke-dasharray": "6 3"} if dashed else {}
-        self._add("polyline", path | _stroke(colour, width) | {"opacity": f"{opacity:g}"} | dashes, tip)
+        self._add(
+            "polyline", path | _stroke(colour, width) | {"opacity": f"{opacity:g}"} | dashes, tip
+        )
 
     def area(self, points: list[Point], colour: Colour, *, opacity: float, tip: str = "") -> None:
         """Fill the area inside a closed line through points."""
         light, dark = colour
-        path = {"points": " ".join(f"{x:.1f},{y:.1f}" for x, y in points), "fill": light, "opacity": f"{opacity:g}"}
+        path = {
+            "points": " ".join(f"{x:.1f},{y:.1f}" for x, y in points),
+            "fill": light,
+            "opacity": f"{opacity:g}",
+        }
         self._add("polygon", path | {"style": f"fill:light-dark({light},{dark})"}, tip)
 
     def dot(self, centre: Point, colour: Colour, *, tip: str = "") -> None:
         """Draw a small disc."""
-        (x, y), (light, dark) = centre, colour
+        (x, y) = centre
+        (light, dark) = colour
         position = {"cx": f"{x:.1f}", "cy": f"{y:.1f}", "r": "3.6", "fill": light}
         self._add("circle", position | {"style": f"fill:light-dark({light},{dark})"}, tip)
 
@@ -104,9 +134,18 @@ class Canvas:
         self._add("circle", position | _stroke(colour, 1.8), tip)
 
     def text(
-        self, text: str, at: Point, *, anchor: str = "start", bold: bool = False, angle: int = 0, limit: int = 90
+        self,
+        text: str,
+        at: Point,
+        *,
+        anchor: str = "start",
+        bold: bool = False,
+        angle: int = 0,
+        limit: int = 90,
     ) -> None:
-        """Draw one line of text, rotated by degrees; truncated to `limit` columns, with the full text as tooltip."""
+        """Draw one line of text, rotated by degrees; truncated to `limit` columns, with the full
+        text as tooltip.
+        """
         x, y = at
         position = {"x": f"{x:.1f}", "y": f"{y:.1f}", "text-anchor": anchor}
         weight = {"font-weight": "600"} if bold else {}
@@ -122,18 +161,24 @@ class Canvas:
         element = Xml.SubElement(self._image, tag, attributes)
         if tip:
             title = Xml.SubElement(element, "title")
-            title.text, title.tail = one_line(tip), text
+            title.text = one_line(tip)
+            title.tail = text
         else:
             element.text = text
 
 
 def _stroke(colour: Colour, width: float) -> dict[str, str]:
     light, dark = colour
-    return {"stroke": light, "stroke-width": f"{width:g}", "style": f"stroke:light-dark({light},{dark})"}
+    return {
+        "stroke": light,
+        "stroke-width": f"{width:g}",
+        "style": f"stroke:light-dark({light},{dark})",
+    }
 
 
 def write_svg(path: Path, svg: str) -> None:
-    """Write a drawing as a file with the colours of a light page, since only browsers know ``light-dark``.
+    """Write a drawing as a file with the colours of a light page, since only browsers know
+    ``light-dark``.
 
     The background is white in a browser, and transparent in a paper.
     """

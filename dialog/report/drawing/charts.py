@@ -1,4 +1,6 @@
-"""Charts of a comparison: learning curves with seed bands, changes with spread, categories, and reliability."""
+"""Charts of a comparison: learning curves with seed bands, changes with spread, categories, and
+reliability.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ POINTS = 100
 """Number of points of a mean line; lines of single seeds are thinned to as many."""
 
 VISIBLE = 85
-"""Percentile of the mean curves at which learning curves are cut off upwards: the first steps would hide the rest."""
+"""Percentile of the mean curves at which learning curves are cut off upwards: the first steps would
+hide the rest.
+"""
 
 Lines = Sequence[Sequence[Point]]
 """A line (x, y), sorted by x, per seed."""
@@ -40,7 +44,9 @@ class Spread(NamedTuple):
 
 
 def bands_svg(models: Mapping[int, Lines], *, x: str, y: str) -> str:
-    """Draw, for the models with these indices, a thin line per seed, their range as a band, and their mean."""
+    """Draw, for the models with these indices, a thin line per seed, their range as a band, and
+    their mean.
+    """
     lines = {model: [_finite(line) for line in seeds] for model, seeds in models.items()}
     means = {model: seed_band(seeds) for model, seeds in lines.items()}
     # Seeds without a common range have no mean; their own lines are drawn all the same.
@@ -49,7 +55,9 @@ def bands_svg(models: Mapping[int, Lines], *, x: str, y: str) -> str:
     single = all(len(line) < 2 for seeds in lines.values() for line in seeds)
     top = float(np.percentile(values, 100 if single else VISIBLE)) if values else 1.0
     low, high = padded([y for _, y in everything if y <= top] or [0.0, top])
-    plot = Plot((0.0, max((x for x, _ in everything), default=1.0)), (low, high), size=(290.0, 220.0))
+    plot = Plot(
+        (0.0, max((x for x, _ in everything), default=1.0)), (low, high), size=(290.0, 220.0)
+    )
     canvas = Canvas(plot.width, plot.height, label=f"{y} against {x}")
     draw_axes(canvas, plot, x, y)
     for model, (across, mean, least, most) in means.items():
@@ -59,7 +67,9 @@ def bands_svg(models: Mapping[int, Lines], *, x: str, y: str) -> str:
             canvas.area(upper + lower[::-1], model_colour(model), opacity=0.16)
         for line in lines[model]:
             for part in below(thinned(line), high):
-                model_line(canvas, [plot.pixel(*point) for point in part], model, width=0.8, opacity=0.55)
+                model_line(
+                    canvas, [plot.pixel(*point) for point in part], model, width=0.8, opacity=0.55
+                )
         for part in below(list(zip(across, mean, strict=True)), high):
             model_line(canvas, [plot.pixel(*point) for point in part], model, width=2)
         for point in (line[0] for line in lines[model] if len(line) == 1 and line[0][1] <= high):
@@ -78,9 +88,12 @@ def _heights(lines: Lines) -> list[float]:
 
 
 def seed_band(lines: Lines) -> tuple[list[float], list[float], list[float], list[float]]:
-    """Return x, mean, minimum and maximum over lines where all of them are defined, interpolated linearly."""
+    """Return x, mean, minimum and maximum over lines where all of them are defined, interpolated
+    linearly.
+    """
     filled = [line for line in lines if line]
-    low, high = max((line[0][0] for line in filled), default=0.0), min((line[-1][0] for line in filled), default=-1.0)
+    low = max((line[0][0] for line in filled), default=0.0)
+    high = min((line[-1][0] for line in filled), default=-1.0)
     if high < low:
         return [], [], [], []
     across = np.linspace(low, high, POINTS)
@@ -108,11 +121,14 @@ def changes_svg(rows: Sequence[tuple[str, Mapping[int, Spread]]], *, x: str) -> 
     count = max((len(values) for _, values in rows), default=1)
     step = max(22.0, 11.0 * count + 8)
     plot = Plot(padded([0.0, *reach]), (float(len(rows)), 0.0), size=(320.0, step * len(rows)))
-    plot.left, plot.right = margin + 12, margin + 12 + 320
+    plot.left = margin + 12
+    plot.right = margin + 12 + 320
     canvas = Canvas(plot.right + 16, plot.height, label=x)
     for value in ticks(*plot.x):
         position, _ = plot.pixel(value, 0)
-        canvas.line([(position, plot.top), (position, plot.bottom)], opacity=0.6 if value == 0 else 0.13)
+        canvas.line(
+            [(position, plot.top), (position, plot.bottom)], opacity=0.6 if value == 0 else 0.13
+        )
         canvas.text(tick_label(value), (position, plot.bottom + 18), anchor="middle")
     canvas.text(x, ((plot.left + plot.right) / 2, plot.bottom + 36), anchor="middle")
     for number, (label, values) in enumerate(rows):
@@ -126,21 +142,40 @@ def changes_svg(rows: Sequence[tuple[str, Mapping[int, Spread]]], *, x: str) -> 
 
 
 def categories_svg(
-    labels: Sequence[str], models: Mapping[int, Sequence[Spread | None]], *, x: str, y: str, ordered: bool = True
+    labels: Sequence[str],
+    models: Mapping[int, Sequence[Spread | None]],
+    *,
+    x: str,
+    y: str,
+    ordered: bool = True,
 ) -> str:
-    """Draw a dot per model and category with its bar, and a line per model if the categories have an order."""
-    edges = [edge for values in models.values() for spread in values if spread for edge in _edges(spread)]
+    """Draw a dot per model and category with its bar, and a line per model if the categories have
+    an order.
+    """
+    edges = [
+        edge for values in models.values() for spread in values if spread for edge in _edges(spread)
+    ]
     plot = Plot((-0.5, len(labels) - 0.5), padded(edges), size=(270.0, 170.0))
     canvas = Canvas(plot.width, plot.height, label=f"{y} by {x}")
     draw_frame(canvas, plot, x, y)
-    limit = max(2, int((plot.right - plot.left) / max(1, len(labels)) / LETTER))  # columns between two ticks
+    # columns between two ticks
+    limit = max(2, int((plot.right - plot.left) / max(1, len(labels)) / LETTER))
     for number, label in enumerate(labels):
-        canvas.text(label, (plot.pixel(number, 0)[0], plot.bottom + 18), anchor="middle", limit=limit)
+        canvas.text(
+            label, (plot.pixel(number, 0)[0], plot.bottom + 18), anchor="middle", limit=limit
+        )
     for place, (model, values) in enumerate(models.items()):
         shift = 0.06 * (place - (len(models) - 1) / 2)
-        drawn = [(number + shift, spread) for number, spread in enumerate(values) if spread is not None]
+        drawn = [
+            (number + shift, spread) for number, spread in enumerate(values) if spread is not None
+        ]
         if ordered:
-            model_line(canvas, [plot.pixel(across, spread.mean) for across, spread in drawn], model, width=1.2)
+            model_line(
+                canvas,
+                [plot.pixel(across, spread.mean) for across, spread in drawn],
+                model,
+                width=1.2,
+            )
         for across, spread in drawn:
             ends = [plot.pixel(across, edge) for edge in _edges(spread)]
             _spread(canvas, plot.pixel(across, spread.mean), ends, model, spread)
@@ -157,7 +192,11 @@ def reliability_svg(models: Mapping[int, Sequence[Point]], *, x: str, y: str) ->
         pixels = [plot.pixel(*point) for point in _finite(points)]
         model_line(canvas, pixels, model)
         for pixel, (confidence, accuracy) in zip(pixels, _finite(points), strict=True):
-            canvas.dot(pixel, model_colour(model), tip=f"confidence {confidence:.3f}, accuracy {accuracy:.3f}")
+            canvas.dot(
+                pixel,
+                model_colour(model),
+                tip=f"confidence {confidence:.3f}, accuracy {accuracy:.3f}",
+            )
     return str(canvas)
 
 

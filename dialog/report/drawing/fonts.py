@@ -16,11 +16,25 @@ Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 SIZE = 13
 FALLBACKS = (
-    *("DejaVuSans.ttf", "NotoSans-Regular.ttf", "NotoSansCJK-Regular.ttc", "NotoSansArabic-Regular.ttf"),
+    *(
+        "DejaVuSans.ttf",
+        "NotoSans-Regular.ttf",
+        "NotoSansCJK-Regular.ttc",
+        "NotoSansArabic-Regular.ttf",
+    ),
     *("NotoSansHebrew-Regular.ttf", "NotoSansDevanagari-Regular.ttf", "NotoSansThai-Regular.ttf"),
     *("NotoEmoji-Regular.ttf", "Symbola.ttf"),
     *("Arial Unicode.ttf", "PingFang.ttc", "AppleSDGothicNeo.ttc", "Hiragino Sans GB.ttc"),  # macOS
-    *("arial.ttf", "msyh.ttc", "malgun.ttf", "meiryo.ttc", "nirmala.ttf", "seguisym.ttf", "seguiemj.ttf"),  # Windows
+    # Windows
+    *(
+        "arial.ttf",
+        "msyh.ttc",
+        "malgun.ttf",
+        "meiryo.ttc",
+        "nirmala.ttf",
+        "seguisym.ttf",
+        "seguiemj.ttf",
+    ),
 )
 """Files that Pillow searches for in the system's font folders."""
 UNASSIGNED = "\U0010ffff"
@@ -48,11 +62,12 @@ class Label(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def label_of(text: str, *, limit: int) -> Label:
-    r"""Return a label of at most `limit` columns in the font that has most of its characters; the others are escaped.
+    r"""Return a label of at most `limit` columns in the font that has most of its characters; the
+    others are escaped.
 
-    Without a font of the system, the characters that the built-in font lacks are written as `\u4f60`, and so are
-    letters of right-to-left scripts if Pillow cannot order and join them. The tokenizer's mark of a space becomes an
-    underscore.
+    Without a font of the system, the characters that the built-in font lacks are written as
+    `\u4f60`, and so are letters of right-to-left scripts if Pillow cannot order and join them. The
+    tokenizer's mark of a space becomes an underscore.
     """
     line = one_line(text).replace("▁", "_")
     font = next((font for font in fonts() if all(has(font, char) for char in line)), None)
@@ -70,7 +85,10 @@ def labels_of(texts: Sequence[str], *, limit: int) -> list[Label]:
 @cache
 def fonts() -> tuple[Font, ...]:
     """Return the built-in font and the installed ones of `FALLBACKS`."""
-    return (ImageFont.load_default(SIZE), *(font for name in FALLBACKS if (font := _installed(name)) is not None))
+    return (
+        ImageFont.load_default(SIZE),
+        *(font for name in FALLBACKS if (font := _installed(name)) is not None),
+    )
 
 
 @cache
@@ -84,7 +102,9 @@ def has(font: Font, char: str) -> bool:
 
 @cache
 def _without_shaping(font: Font) -> Font:
-    """Return the font with one glyph per character; shaping would draw a circle below a single combining mark."""
+    """Return the font with one glyph per character; shaping would draw a circle below a single
+    combining mark.
+    """
     if not isinstance(font, ImageFont.FreeTypeFont):
         return font
     return font.font_variant(layout_engine=ImageFont.Layout.BASIC)

@@ -12,21 +12,36 @@ from dialog.report.drawing.canvas import INK, Canvas, Colour, Drawing, Point
 from dialog.report.drawing.pixels import PixelCanvas
 from dialog.report.terminal import display_width
 
-LETTER, LINE = 6.8, 14.0
+LETTER = 6.8
+LINE = 14.0
 """Pixels per column and per line of a label."""
-NEAR, FAR = 16.0, 80.0
+NEAR = 16.0
+FAR = 80.0
 """Largest distance in pixels of the name of a point, and of one on the frontier."""
 SIZE = (560.0, 330.0)
-MARKERS = {"beam": "square", "diverse_beam": "square", "delayed_beam": "square", "sampling": "dot", "greedy": "ring"}
+MARKERS = {
+    "beam": "square",
+    "diverse_beam": "square",
+    "delayed_beam": "square",
+    "sampling": "dot",
+    "greedy": "ring",
+}
 """Marker of each search; others are triangles."""
-LEGEND = (("greedy", "ring"), ("beam searches", "square"), ("sampling", "dot"), ("other searches", "triangle"))
+LEGEND = (
+    ("greedy", "ring"),
+    ("beam searches", "square"),
+    ("sampling", "dot"),
+    ("other searches", "triangle"),
+)
 
 Box = tuple[float, float, float, float]
 """Left, top, right and bottom."""
 
 
 class FrontierPoint(NamedTuple):
-    """A setting: its diversity (x) and quality (y), the run, whether it is on the frontier, and selected."""
+    """A setting: its diversity (x) and quality (y), the run, whether it is on the frontier, and
+    selected.
+    """
 
     name: str
     search: str
@@ -38,7 +53,9 @@ class FrontierPoint(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """A chart: labels of the axes, points, and vertical lines (x, label) such as the value of the references."""
+    """A chart: labels of the axes, points, and vertical lines (x, label) such as the value of the
+    references.
+    """
 
     x: str
     y: str
@@ -64,7 +81,9 @@ def figure_size(panels: Sequence[Panel], runs: Sequence[str]) -> Point:
     """Return the size of a figure in pixels."""
     plot = _plot(panels[0], (0, 0))
     rows = (len(panels) + 1) // 2
-    return plot.width * min(2, len(panels)), plot.height * rows + 18 * max(len(runs), len(LEGEND)) + 14
+    return plot.width * min(2, len(panels)), plot.height * rows + 18 * max(
+        len(runs), len(LEGEND)
+    ) + 14
 
 
 def draw_figure(canvas: Drawing, panels: Sequence[Panel], runs: Sequence[str]) -> None:
@@ -82,7 +101,8 @@ def draw_figure(canvas: Drawing, panels: Sequence[Panel], runs: Sequence[str]) -
 
 
 def draw_panel(canvas: Drawing, panel: Panel, corner: Point) -> None:
-    """Draw axes, the frontier of each run as a line, and every point; names of points where they fit.
+    """Draw axes, the frontier of each run as a line, and every point; names of points where they
+    fit.
 
     The selected setting is named first, then those on the frontier, then the others.
     """
@@ -90,15 +110,24 @@ def draw_panel(canvas: Drawing, panel: Panel, corner: Point) -> None:
     draw_axes(canvas, plot, panel.x, panel.y)
     taken: list[Box] = []
     for x, label in panel.verticals:
-        foot, head = plot.pixel(x, plot.y[0]), plot.pixel(x, plot.y[1])
+        foot = plot.pixel(x, plot.y[0])
+        head = plot.pixel(x, plot.y[1])
         canvas.line([foot, head], opacity=0.5, dashed=True)
         at_left = foot[0] + LETTER * len(label) > plot.right
-        canvas.text(label, (head[0] + (-5 if at_left else 5), head[1] + 11), anchor="end" if at_left else "start")
+        canvas.text(
+            label,
+            (head[0] + (-5 if at_left else 5), head[1] + 11),
+            anchor="end" if at_left else "start",
+        )
         width = LETTER * len(label) + 5
-        taken.append((head[0] - width * at_left, head[1], head[0] + width * (not at_left), head[1] + LINE))
+        taken.append(
+            (head[0] - width * at_left, head[1], head[0] + width * (not at_left), head[1] + LINE)
+        )
         taken.append((head[0] - 1, head[1], head[0] + 1, foot[1]))
     for run in sorted({point.run for point in panel.points}):
-        ends = sorted((point.x, point.y) for point in panel.points if point.run == run and point.frontier)
+        ends = sorted(
+            (point.x, point.y) for point in panel.points if point.run == run and point.frontier
+        )
         canvas.line([plot.pixel(*end) for end in ends], model_colour(run), width=1.2, opacity=0.45)
     pixels = [plot.pixel(point.x, point.y) for point in panel.points]
     for point, pixel in zip(panel.points, pixels, strict=True):
@@ -114,10 +143,14 @@ def draw_panel(canvas: Drawing, panel: Panel, corner: Point) -> None:
             labelled.append(pixels[place])
 
 
-def _label(canvas: Drawing, plot: Plot, point: FrontierPoint, pixel: Point, taken: list[Box], same: int) -> None:
-    """Write the name of a point, and the number of others in the same place, where it overlaps nothing.
+def _label(
+    canvas: Drawing, plot: Plot, point: FrontierPoint, pixel: Point, taken: list[Box], same: int
+) -> None:
+    """Write the name of a point, and the number of others in the same place, where it overlaps
+    nothing.
 
-    Without free space near by, a point on the frontier is named farther away, another one not at all.
+    Without free space near by, a point on the frontier is named farther away, another one not at
+    all.
     """
     text = point.name + (" (selected)" if point.selected else "") + (f" +{same}" if same else "")
     width = LETTER * display_width(text) * (1.06 if point.selected else 1)  # bold
@@ -160,7 +193,12 @@ def _near(pixel: Point, other: Point) -> bool:
 
 
 def _inside(box: Box, plot: Plot) -> bool:
-    return box[0] >= plot.left + 2 and box[1] >= plot.top and box[2] <= plot.right and box[3] <= plot.bottom - 2
+    return (
+        box[0] >= plot.left + 2
+        and box[1] >= plot.top
+        and box[2] <= plot.right
+        and box[3] <= plot.bottom - 2
+    )
 
 
 def _overlap(box: Box, other: Box) -> bool:
@@ -171,7 +209,8 @@ def _plot(panel: Panel, corner: Point) -> Plot:
     """Return the plot of a panel whose upper left corner is at a place."""
     across = padded([*(point.x for point in panel.points), *(x for x, _ in panel.verticals)])
     plot = Plot(across, padded([point.y for point in panel.points]), size=SIZE, top=corner[1] + 14)
-    plot.left, plot.right = plot.left + corner[0], plot.right + corner[0]
+    plot.left = plot.left + corner[0]
+    plot.right = plot.right + corner[0]
     return plot
 
 

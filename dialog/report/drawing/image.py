@@ -1,4 +1,6 @@
-"""Attention maps as images, drawn within milliseconds, so that they can be logged during training."""
+"""Attention maps as images, drawn within milliseconds, so that they can be logged during
+training.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,13 @@ from dialog.report.drawing.scale import highest_weight, to_colours, validate_wei
 
 Box = tuple[int, int, int, int]
 
-INK, PAPER = (28, 32, 38), (255, 255, 255)
-LABEL, TITLE = 20, 100  # columns of text to which labels and titles are truncated
-SIDE = 2400  # maximum pixels of a row of panels (width) and of a panel (height), with at least two per cell
+INK = (28, 32, 38)
+PAPER = (255, 255, 255)
+# columns of text to which labels and titles are truncated
+LABEL = 20
+TITLE = 100
+# maximum pixels of a row of panels (width) and of a panel (height), with at least two per cell
+SIDE = 2400
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,8 @@ class HeatmapLayout:
     @property
     def size(self) -> tuple[int, int]:
         """Width and height of the image."""
-        left, top = self.corner(self.across - 1)[0], self.corner(self.panels - 1)[1]
+        left = self.corner(self.across - 1)[0]
+        top = self.corner(self.panels - 1)[1]
         width = max(left + self.columns * self.cell + self.bar, self.min_width)
         return width, top + self.rows * self.cell + self.gap
 
@@ -62,7 +69,8 @@ class HeatmapLayout:
     def box(self, row: int, column: int, *, panel: int = 0) -> Box:
         """Return left, top, right and bottom of a cell, right and bottom exclusive."""
         x, y = self.corner(panel)
-        x, y = x + column * self.cell, y + row * self.cell
+        x = x + column * self.cell
+        y = y + row * self.cell
         inner = self.cell - (self.cell >= 12)
         return x, y, x + inner, y + inner
 
@@ -78,8 +86,8 @@ def heatmap(
 ) -> Image.Image:
     """Draw weights [T, S] with a label per row (top to bottom) and column, and a colour bar.
 
-    The scale runs from 0 (paper) to `peak` (dark violet), by default the highest weight of the map. Labels have at
-    most `limit` columns of text.
+    The scale runs from 0 (paper) to `peak` (dark violet), by default the highest weight of the map.
+    Labels have at most `limit` columns of text.
 
     Raises:
         ValueError: the number of labels is wrong, or the map is empty.
@@ -96,15 +104,21 @@ def heatmap_grid(
     titles: Sequence[str] | None = None,
     title: str = "",
 ) -> Image.Image:
-    """Draw maps [H, T, S], such as the heads of a layer, as panels with common labels and one scale.
+    """Draw maps [H, T, S], such as the heads of a layer, as panels with common labels and one
+    scale.
 
     Raises:
         ValueError: the number of labels or titles is wrong, or there are no maps.
     """
-    maps = [validate_weights(head, rows=rows, columns=columns) for head in np.asarray(weights, dtype=np.float64)]
+    maps = [
+        validate_weights(head, rows=rows, columns=columns)
+        for head in np.asarray(weights, dtype=np.float64)
+    ]
     headings = [f"head {head}" for head in range(len(maps))] if titles is None else titles
     if not len(maps) == len(headings) > 0:
-        raise ValueError(f"needs maps and one title for each, got {len(headings)} titles and {len(maps)} maps")
+        raise ValueError(
+            f"needs maps and one title for each, got {len(headings)} titles and {len(maps)} maps"
+        )
     return _draw(maps, rows, columns, title=title, headings=headings)
 
 
@@ -119,9 +133,11 @@ def heatmap_layout(
 ) -> HeatmapLayout:
     """Return the layout of `heatmap` or, with panels and headings, of `heatmap_grid`."""
     cell = 24 if panels == 1 else 16
-    width, height = len(columns) * cell, len(rows) * cell
+    width = len(columns) * cell
+    height = len(rows) * cell
     across = min(panels, max(1, round(math.sqrt(panels * height / width * 1.6))))
-    across = math.ceil(panels / math.ceil(panels / across))  # rows of equal length if possible: 2 and 2, not 3 and 1
+    # rows of equal length if possible: 2 and 2, not 3 and 1
+    across = math.ceil(panels / math.ceil(panels / across))
     cell = max(2, min(cell, SIDE // (across * len(columns)), SIDE // len(rows)))
     return HeatmapLayout(
         rows=len(rows),
@@ -146,7 +162,9 @@ def _draw(
     peak: float | None = None,
     limit: int = LABEL,
 ) -> Image.Image:
-    layout = heatmap_layout(rows, columns, panels=len(maps), headings=bool(headings), title=title, limit=limit)
+    layout = heatmap_layout(
+        rows, columns, panels=len(maps), headings=bool(headings), title=title, limit=limit
+    )
     image = Image.new("RGB", layout.size, PAPER)
     draw = ImageDraw.Draw(image)
     peak = peak or highest_weight(*maps)
@@ -155,7 +173,8 @@ def _draw(
     for panel, heading in enumerate(labels_of(headings, limit=LABEL)):
         x, y = layout.corner(panel)
         draw.text((x, y - 4), heading.text, fill=INK, font=heading.font, anchor="ld")
-    row_labels, column_labels = labels_of(rows, limit=limit), labels_of(columns, limit=limit)
+    row_labels = labels_of(rows, limit=limit)
+    column_labels = labels_of(columns, limit=limit)
     for panel in range(0, len(maps), layout.across):
         _row_labels(draw, row_labels, layout, panel)
     for panel in range(layout.across):
@@ -175,13 +194,23 @@ def _cells(colours: npt.NDArray[np.uint8], cell: int) -> Image.Image:
     return Image.fromarray(pixels)
 
 
-def _row_labels(draw: ImageDraw.ImageDraw, labels: Sequence[Label], layout: HeatmapLayout, panel: int) -> None:
+def _row_labels(
+    draw: ImageDraw.ImageDraw, labels: Sequence[Label], layout: HeatmapLayout, panel: int
+) -> None:
     for row in range(0, len(labels), _label_interval(layout)):
         x, y, _, bottom = layout.box(row, 0, panel=panel)
-        draw.text((x - 6, (y + bottom) / 2), labels[row].text, fill=INK, font=labels[row].font, anchor="rm")
+        draw.text(
+            (x - 6, (y + bottom) / 2),
+            labels[row].text,
+            fill=INK,
+            font=labels[row].font,
+            anchor="rm",
+        )
 
 
-def _column_labels(image: Image.Image, labels: Sequence[Label], layout: HeatmapLayout, panel: int) -> None:
+def _column_labels(
+    image: Image.Image, labels: Sequence[Label], layout: HeatmapLayout, panel: int
+) -> None:
     for column in range(0, len(labels), _label_interval(layout)):
         x, y, right, _ = layout.box(0, column, panel=panel)
         mask = labels[column].mask()
@@ -189,7 +218,9 @@ def _column_labels(image: Image.Image, labels: Sequence[Label], layout: HeatmapL
         image.paste(INK, (*corner, corner[0] + mask.width, corner[1] + mask.height), mask)
 
 
-def _colour_bar(image: Image.Image, draw: ImageDraw.ImageDraw, layout: HeatmapLayout, peak: float) -> None:
+def _colour_bar(
+    image: Image.Image, draw: ImageDraw.ImageDraw, layout: HeatmapLayout, peak: float
+) -> None:
     font = fonts()[0]
     x, y = layout.corner(layout.across - 1)
     x += layout.columns * layout.cell + layout.gap

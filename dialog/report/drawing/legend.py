@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from dialog.report.drawing.axes import LEGEND_COLUMNS, LEGEND_LINE, LEGEND_NAME, LETTER, Plot, draw_legend
+from dialog.report.drawing.axes import (
+    LEGEND_COLUMNS,
+    LEGEND_LINE,
+    LEGEND_NAME,
+    LETTER,
+    Plot,
+    draw_legend,
+)
 from dialog.report.drawing.canvas import Canvas
 from dialog.report.terminal import display_width
 
@@ -13,7 +20,8 @@ SIZE = re.compile(r'width="(\d+)" height="(\d+)"')
 
 
 def with_legend(chart: str, names: Mapping[int, str]) -> str:
-    """Return the SVG of a chart with the line and the name of each model below it; `names` maps their numbers to them.
+    """Return the SVG of a chart with the line and the name of each model below it; `names` maps
+    their numbers to them.
 
     Raises:
         ValueError: the SVG does not begin with its size, as that of `Canvas` does.

@@ -1,4 +1,6 @@
-"""Drawing on pixels with the methods of `Canvas`, for charts as PNG; in the colours of a light page."""
+"""Drawing on pixels with the methods of `Canvas`, for charts as PNG; in the colours of a light
+page.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,10 @@ from PIL import Image, ImageColor, ImageDraw, ImageFont
 from dialog.report.drawing.canvas import INK, Colour, Point
 from dialog.report.terminal import one_line, truncate
 
-PAPER, TEXT = (255, 255, 255), (28, 32, 38)
-SHARP, SCALE = 4, 2
+PAPER = (255, 255, 255)
+TEXT = (28, 32, 38)
+SHARP = 4
+SCALE = 2
 """Pixels per unit while drawing, which makes edges smooth, and of the image."""
 ANCHORS = {"start": "ls", "middle": "ms", "end": "rs"}
 DASH = (6.0, 3.0)
@@ -30,11 +34,14 @@ class PixelCanvas:
 
     def image(self) -> Image.Image:
         """Return the image."""
-        return self._image.resize((self.size[0] * SCALE, self.size[1] * SCALE), Image.Resampling.LANCZOS)
+        return self._image.resize(
+            (self.size[0] * SCALE, self.size[1] * SCALE), Image.Resampling.LANCZOS
+        )
 
     def rectangle(self, corner: Point, size: Point, fill: Colour, *, tip: str = "") -> None:
         """Draw a filled rectangle."""
-        (x, y), (width, height) = corner, size
+        (x, y) = corner
+        (width, height) = size
         self._draw.rectangle(self._flat([(x, y), (x + width, y + height)]), fill=shade(fill, 1))
 
     def line(
@@ -50,7 +57,12 @@ class PixelCanvas:
         """Draw a line through points."""
         parts = dashes(points) if dashed else [points]
         for part in parts:
-            self._draw.line(self._flat(part), fill=shade(colour, opacity), width=round(width * SHARP), joint="curve")
+            self._draw.line(
+                self._flat(part),
+                fill=shade(colour, opacity),
+                width=round(width * SHARP),
+                joint="curve",
+            )
 
     def area(self, points: list[Point], colour: Colour, *, opacity: float, tip: str = "") -> None:
         """Fill the area inside a closed line through points."""
@@ -62,17 +74,35 @@ class PixelCanvas:
 
     def ring(self, centre: Point, colour: Colour, *, tip: str = "") -> None:
         """Draw a small circle."""
-        self._draw.ellipse(self._around(centre, 4.4), outline=shade(colour, 1), width=round(1.8 * SHARP))
+        self._draw.ellipse(
+            self._around(centre, 4.4), outline=shade(colour, 1), width=round(1.8 * SHARP)
+        )
 
     def text(
-        self, text: str, at: Point, *, anchor: str = "start", bold: bool = False, angle: int = 0, limit: int = 90
+        self,
+        text: str,
+        at: Point,
+        *,
+        anchor: str = "start",
+        bold: bool = False,
+        angle: int = 0,
+        limit: int = 90,
     ) -> None:
-        """Draw one line of text, rotated by 90 degrees if there is an angle; characters beyond ASCII are escaped."""
+        """Draw one line of text, rotated by 90 degrees if there is an angle; characters beyond
+        ASCII are escaped.
+        """
         line = truncate(one_line(text).encode("ascii", "backslashreplace").decode(), limit)
         x, y = (SHARP * part for part in at)
         stroke = SHARP // 4 if bold else 0
         if not angle:
-            self._draw.text((x, y), line, fill=TEXT, font=self._font, anchor=ANCHORS[anchor], stroke_width=stroke)
+            self._draw.text(
+                (x, y),
+                line,
+                fill=TEXT,
+                font=self._font,
+                anchor=ANCHORS[anchor],
+                stroke_width=stroke,
+            )
             return
         width = math.ceil(self._font.getlength(line))
         mask = Image.new("L", (max(1, width), 16 * SHARP))
@@ -80,7 +110,9 @@ class PixelCanvas:
         turned = mask.rotate(90, expand=True)
         shift = {"start": width, "middle": width // 2, "end": 0}[anchor]
         corner = (round(x) - 12 * SHARP, round(y) - shift)
-        self._image.paste(TEXT, (*corner, corner[0] + turned.width, corner[1] + turned.height), turned)
+        self._image.paste(
+            TEXT, (*corner, corner[0] + turned.width, corner[1] + turned.height), turned
+        )
 
     def _flat(self, points: list[Point]) -> list[Point]:
         return [(x * SHARP, y * SHARP) for x, y in points]
@@ -106,7 +138,10 @@ def dashes(points: list[Point]) -> list[list[Point]]:
         while start < length:
             end = min(length, start + DASH[0])
             parts.append(
-                [(x + (next_x - x) * place / length, y + (next_y - y) * place / length) for place in (start, end)]
+                [
+                    (x + (next_x - x) * place / length, y + (next_y - y) * place / length)
+                    for place in (start, end)
+                ]
             )
             start += sum(DASH)
     return parts

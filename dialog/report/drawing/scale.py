@@ -8,8 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 ON_LIGHT = ("#f1f5f1", "#b9d6be", "#7ab89d", "#2a9791", "#076e86", "#064280", "#1e175a")
-"""Scale for a light page, from paper to dark violet. OKLCH lightness falls in even steps, so the order of weights is
-visible in greyscale and with any colour vision."""
+"""Scale for a light page, from paper to dark violet.
+
+OKLCH lightness falls in even steps, so the order of weights is visible in greyscale and with any
+colour vision.
+"""
 
 ON_DARK = ("#1c1e2b", "#213670", "#0d5c80", "#00868c", "#4ab08b", "#9ad470", "#ffea6d")
 """Scale for a dark page, from its background to light yellow; lightness rises in even steps."""
@@ -25,11 +28,15 @@ MISSING = "#9a9a9a"
 
 
 def to_colours(fractions: npt.ArrayLike, scale: Sequence[str] = ON_LIGHT) -> npt.NDArray[np.uint8]:
-    """Map fractions, clipped to [0, 1], to red, green and blue of the scale: [...] -> [..., 3]; NaN becomes grey."""
+    """Map fractions, clipped to [0, 1], to red, green and blue of the scale: [...] -> [..., 3]; NaN
+    becomes grey.
+    """
     fractions = np.asarray(fractions, dtype=np.float64)
     anchors = np.array([_rgb(colour) for colour in scale], dtype=np.float64)  # [A, 3]
     steps = np.linspace(0, 1, len(anchors))
-    mixed = np.stack([np.interp(np.nan_to_num(fractions), steps, channel) for channel in anchors.T], axis=-1)
+    mixed = np.stack(
+        [np.interp(np.nan_to_num(fractions), steps, channel) for channel in anchors.T], axis=-1
+    )
     mixed[np.isnan(fractions)] = _rgb(MISSING)
     channels: npt.NDArray[np.uint8] = np.rint(mixed).astype(np.uint8)
     return channels
@@ -40,7 +47,9 @@ def to_css(colour: npt.NDArray[np.uint8]) -> str:
     return "#" + colour.tobytes().hex()
 
 
-def validate_weights(weights: npt.ArrayLike, *, rows: Sequence[str], columns: Sequence[str]) -> npt.NDArray[np.float64]:
+def validate_weights(
+    weights: npt.ArrayLike, *, rows: Sequence[str], columns: Sequence[str]
+) -> npt.NDArray[np.float64]:
     """Return the weights as an array [T, S] with one label per row and per column.
 
     Raises:
@@ -49,7 +58,8 @@ def validate_weights(weights: npt.ArrayLike, *, rows: Sequence[str], columns: Se
     array = np.asarray(weights, dtype=np.float64)
     if array.shape != (len(rows), len(columns)):
         raise ValueError(
-            f"weights {list(array.shape)} do not fit the labels of {len(rows)} rows and {len(columns)} columns"
+            f"weights {list(array.shape)} do not fit the labels of {len(rows)} rows and"
+            f" {len(columns)} columns"
         )
     if not array.size:
         raise ValueError("weights are empty; needs at least one row and one column")
@@ -57,8 +67,13 @@ def validate_weights(weights: npt.ArrayLike, *, rows: Sequence[str], columns: Se
 
 
 def highest_weight(*maps: npt.NDArray[np.float64]) -> float:
-    """Return the highest finite weight of all maps, the end of their common scale; 1 if no weight is positive."""
-    return max((float(array[np.isfinite(array)].max(initial=0.0)) for array in maps), default=0.0) or 1.0
+    """Return the highest finite weight of all maps, the end of their common scale; 1 if no weight
+    is positive.
+    """
+    return (
+        max((float(array[np.isfinite(array)].max(initial=0.0)) for array in maps), default=0.0)
+        or 1.0
+    )
 
 
 def _rgb(colour: str) -> tuple[int, ...]:

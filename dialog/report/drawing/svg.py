@@ -21,10 +21,19 @@ from dialog.report.drawing.axes import (
     tick_label,
 )
 from dialog.report.drawing.canvas import Canvas, Colour, Point
-from dialog.report.drawing.scale import ON_DARK, ON_LIGHT, highest_weight, to_colours, to_css, validate_weights
+from dialog.report.drawing.scale import (
+    ON_DARK,
+    ON_LIGHT,
+    highest_weight,
+    to_colours,
+    to_css,
+    validate_weights,
+)
 from dialog.report.terminal import display_width, one_line
 
-CELL, LABEL = 22, 18  # pixels per cell, columns of text to which labels are truncated
+# pixels per cell, columns of text to which labels are truncated
+CELL = 22
+LABEL = 18
 
 
 class Curve(NamedTuple):
@@ -44,47 +53,69 @@ def heatmap_svg(
     peak: float | None = None,
     limit: int = LABEL,
 ) -> str:
-    """Draw weights [T, S] with a label per row (top to bottom) and column; the tooltip of a cell is its weight.
+    """Draw weights [T, S] with a label per row (top to bottom) and column; the tooltip of a cell is
+    its weight.
 
-    The scale runs from 0 to `peak`, by default the highest weight of the map. Labels are truncated to `limit` columns.
+    The scale runs from 0 to `peak`, by default the highest weight of the map. Labels are truncated
+    to `limit` columns.
 
     Raises:
         ValueError: the number of labels is wrong, or the map is empty.
     """
     array = validate_weights(weights, rows=rows, columns=columns)
     peak = peak or highest_weight(array)
-    left, top = _label_width(rows, limit) + 16, 0.87 * _label_width(columns, limit) + 20 + (24 if title else 0)
-    map_width, map_height = array.shape[1] * CELL, array.shape[0] * CELL
+    left = _label_width(rows, limit) + 16
+    top = 0.87 * _label_width(columns, limit) + 20 + (24 if title else 0)
+    map_width = array.shape[1] * CELL
+    map_height = array.shape[0] * CELL
     overhang = max(
-        _label_width([label], limit) / 2 - (len(columns) - index) * CELL for index, label in enumerate(columns)
+        _label_width([label], limit) / 2 - (len(columns) - index) * CELL
+        for index, label in enumerate(columns)
     )
     width = left + map_width + max(64, overhang + 20)
     canvas = Canvas(width, top + map_height + 8, label=title or "Map of attention weights")
     canvas.text(title, (2, 14), bold=True)
     for index, label in enumerate(rows):
-        canvas.text(_mark_spaces(label), (left - 6, top + (index + 0.5) * CELL + 4), anchor="end", limit=limit)
+        canvas.text(
+            _mark_spaces(label),
+            (left - 6, top + (index + 0.5) * CELL + 4),
+            anchor="end",
+            limit=limit,
+        )
     for index, label in enumerate(columns):
-        canvas.text(_mark_spaces(label), (left + (index + 0.5) * CELL + 3, top - 6), angle=-60, limit=limit)
+        canvas.text(
+            _mark_spaces(label), (left + (index + 0.5) * CELL + 3, top - 6), angle=-60, limit=limit
+        )
     shades = _shades(array / peak)
     for row, column in np.ndindex(array.shape):
         corner = (left + column * CELL, top + row * CELL)
-        tip = f"{_mark_spaces(rows[row])} → {_mark_spaces(columns[column])}: {array[row, column]:.3f}"
+        tip = (
+            f"{_mark_spaces(rows[row])} → {_mark_spaces(columns[column])}: {array[row, column]:.3f}"
+        )
         canvas.rectangle(corner, (CELL - 1, CELL - 1), shades[row][column], tip=tip)
     _colour_bar(canvas, (left + map_width + 12, top), map_height - 1, peak)
     return str(canvas)
 
 
 def curves_svg(curves: Sequence[Curve], *, x: str, y: str) -> str:
-    """Draw one colour per model, a ring at each line's minimum, axis labels `x` and `y`, and a legend.
+    """Draw one colour per model, a ring at each line's minimum, axis labels `x` and `y`, and a
+    legend.
 
     Points that are not finite are omitted.
     """
-    curves = [curve._replace(points=[p for p in curve.points if all(map(math.isfinite, p))]) for curve in curves]
-    models = {model: index for index, model in enumerate(dict.fromkeys(curve.model for curve in curves))}
+    curves = [
+        curve._replace(points=[p for p in curve.points if all(map(math.isfinite, p))])
+        for curve in curves
+    ]
+    models = {
+        model: index for index, model in enumerate(dict.fromkeys(curve.model for curve in curves))
+    }
     points = [point for curve in curves for point in curve.points] or [(0.0, 0.0), (1.0, 1.0)]
     across = min(0.0, *(x for x, _ in points)), max(x for x, _ in points)
     plot = Plot(across, padded([y for _, y in points]), top=12)
-    canvas = Canvas(plot.width, plot.bottom + 52 + LEGEND_LINE * len(models), label=f"{y} against {x}")
+    canvas = Canvas(
+        plot.width, plot.bottom + 52 + LEGEND_LINE * len(models), label=f"{y} against {x}"
+    )
     draw_axes(canvas, plot, x, y)
     for curve in curves:
         if curve.points:
@@ -110,7 +141,8 @@ def _colour_bar(canvas: Canvas, corner: Point, height: float, peak: float) -> No
 
 
 def _shades(fractions: npt.NDArray[np.float64]) -> list[list[Colour]]:
-    light, dark = to_colours(fractions, ON_LIGHT), to_colours(fractions, ON_DARK)
+    light = to_colours(fractions, ON_LIGHT)
+    dark = to_colours(fractions, ON_DARK)
     return [
         [(to_css(on_light), to_css(on_dark)) for on_light, on_dark in zip(*rows, strict=True)]
         for rows in zip(light, dark, strict=True)

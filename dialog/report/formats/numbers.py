@@ -10,8 +10,12 @@ PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z")
 
 
 def decimals(places: int) -> Callable[[float], str]:
-    """Return a formatter with a fixed number of decimals, without a sign of 0; from ten million on, 2.6e+20."""
-    return lambda value: (f"{value:z,.{places}f}" if abs(value) < 1e7 else f"{value:.1e}").replace("-", "−")
+    """Return a formatter with a fixed number of decimals, without a sign of 0; from ten million on,
+    2.6e+20.
+    """
+    return lambda value: (f"{value:z,.{places}f}" if abs(value) < 1e7 else f"{value:.1e}").replace(
+        "-", "−"
+    )
 
 
 def percent(value: float) -> str:
@@ -30,16 +34,22 @@ def general(value: float) -> str:
 
 
 def magnitude(value: float, unit: str = "") -> str:
-    """Format a large number with three significant digits, a prefix and a unit: 6.20 M, 85.2 GFLOPs."""
+    """Format a large number with three significant digits, a prefix and a unit: 6.20 M, 85.2
+    GFLOPs.
+    """
     scaled, prefix = with_prefix(value, 3)
     return f"{f'{scaled:#.3g}'.rstrip('.')} {prefix}{unit}".rstrip()
 
 
 def with_prefix(value: float, digits: int) -> tuple[float, str]:
-    """Round a number to significant digits; return it divided by a power of 1,000, and the prefix of the power."""
-    scaled, power = float(f"{value:.{digits - 1}e}"), 0
+    """Round a number to significant digits; return it divided by a power of 1,000, and the prefix
+    of the power.
+    """
+    scaled = float(f"{value:.{digits - 1}e}")
+    power = 0
     while abs(scaled) >= 1000 and power < len(PREFIXES) - 1:
-        scaled, power = scaled / 1000, power + 1
+        scaled = scaled / 1000
+        power = power + 1
     return scaled, PREFIXES[power]
 
 
@@ -63,6 +73,7 @@ def duration(seconds: float) -> str:
 
 def hardware(environment: Mapping[str, Any]) -> str:
     """Return GPU (if any), processor and number of cores of an environment.json."""
-    gpu, processor = environment.get("gpu", "none"), environment.get("cpu", "not recorded")
+    gpu = environment.get("gpu", "none")
+    processor = environment.get("cpu", "not recorded")
     cores = f", {environment['cores']} cores" if "cores" in environment else ""
     return ("" if gpu == "none" else f"{gpu}, ") + f"{processor}{cores}"

@@ -24,42 +24,62 @@ from dialog.report.tables import (
     text_row,
 )
 
-MEAN, UNIFORM = "mean", "uniform"
+MEAN = "mean"
+UNIFORM = "uniform"
 Run = Mapping[str, Any]
 """Statistics of one run: the model, the seed and the rows."""
 
 
 def attention_statistics(results: Results) -> ReportSection:
-    """Return the statistics of all contenders, by group: a drawing and a table with mean and spread over seeds."""
-    runs, names = results["attention"].get("statistics", ()), model_names(results)
-    drawings, groups = [], []
+    """Return the statistics of all contenders, by group: a drawing and a table with mean and spread
+    over seeds.
+    """
+    runs = results["attention"].get("statistics", ())
+    names = model_names(results)
+    drawings = []
+    groups = []
     for title, group in GROUPS.items():
         values = {
-            name: {index: _values(runs, model, name, MEAN) for index, model in enumerate(names)} for name in group
+            name: {index: _values(runs, model, name, MEAN) for index, model in enumerate(names)}
+            for name in group
         }
         measured = [name for name in group if any(values[name].values())]
         if measured:
             bars = [
-                (group[name][0], {index: spread(seeds) for index, seeds in values[name].items() if seeds})
+                (
+                    group[name][0],
+                    {index: spread(seeds) for index, seeds in values[name].items() if seeds},
+                )
                 for name in measured
             ]
             drawings.append(changes_svg(bars, x=title.lower()))
-        groups.append(RowGroup(title, tuple(_row(group[name][0], runs, names, name) for name in measured)))
+        groups.append(
+            RowGroup(title, tuple(_row(group[name][0], runs, names, name) for name in measured))
+        )
     several = has_several_seeds(results)
-    deviation = "± standard deviation over seeds, and the range of the single heads of the first run"
-    caption = (
-        "Cross-attention on the test split, from 0 to 1 (correlations from −1): the mean map of all heads and layers, "
-        f"{deviation if several else 'and the range of the single heads'}. "
-        "Equal weights: what the same weight on every token would give."
+    deviation = (
+        "± standard deviation over seeds, and the range of the single heads of the first run"
     )
-    tables = table_of_groups(("", *names, "equal weights"), groups, caption=caption, contenders=len(names))
+    caption = (
+        "Cross-attention on the test split, from 0 to 1 (correlations from −1): the mean map of"
+        f" all heads and layers, {deviation if several else 'and the range of the single heads'}."
+        " Equal weights: what the same weight on every token would give."
+    )
+    tables = table_of_groups(
+        ("", *names, "equal weights"), groups, caption=caption, contenders=len(names)
+    )
     if tables:
         meanings = [
-            RowGroup(title, tuple(text_row(*texts) for texts in group.values())) for title, group in GROUPS.items()
+            RowGroup(title, tuple(text_row(*texts) for texts in group.values()))
+            for title, group in GROUPS.items()
         ]
         label = "Meaning of each statistic"
         tables += table_of_groups(("", "meaning"), meanings, caption=label, folded=label)
-    dots = "Dots and bars: mean and standard deviation over seeds." if several else "Mean map of all heads and layers."
+    dots = (
+        "Dots and bars: mean and standard deviation over seeds."
+        if several
+        else "Mean map of all heads and layers."
+    )
     figures = (Figure(tuple(drawings), dots, small=True),)
     return ReportSection("Attention statistics", tables, figures if drawings else ())
 
@@ -70,9 +90,15 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def _row(label: str, runs: Sequence[Run], names: Sequence[str], name: str) -> Row:
-    cells = [_text(_values(runs, model, name, MEAN), _head_values(runs, model, name)) for model in names]
+    cells = [
+        _text(_values(runs, model, name, MEAN), _head_values(runs, model, name)) for model in names
+    ]
     uniform = [value for model in names for value in _values(runs, model, name, UNIFORM)]
-    return (ReportCell(label), *map(ReportCell, cells), ReportCell(f"{fmean(uniform):.3f}" if uniform else NONE))
+    return (
+        ReportCell(label),
+        *map(ReportCell, cells),
+        ReportCell(f"{fmean(uniform):.3f}" if uniform else NONE),
+    )
 
 
 def _text(values: Sequence[float], heads: Sequence[float]) -> str:
@@ -97,4 +123,6 @@ def _values(runs: Sequence[Run], model: str, name: str, module: str) -> list[flo
 def _head_values(runs: Sequence[Run], model: str, name: str) -> list[float]:
     """Return the values of the single heads of the first run of a model."""
     rows = next((run["rows"] for run in runs if run["model"] == model), ())
-    return [row[name] for row in rows if row["module"] not in SUMMARIES and row.get(name) is not None]
+    return [
+        row[name] for row in rows if row["module"] not in SUMMARIES and row.get(name) is not None
+    ]

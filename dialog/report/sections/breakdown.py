@@ -28,20 +28,31 @@ TITLES = {"rarest word": "occurrences of the rarest word in train", "act": "dial
 
 
 def breakdown(results: Results) -> ReportSection:
-    """Return bits per byte and F1 by context length, response length, rarest word and dialogue act."""
+    """Return bits per byte and F1 by context length, response length, rarest word and
+    dialogue act.
+    """
     names = model_names(results)
     filled = [part for part in results["breakdown"] if part["buckets"]]
     measured = [part for part in filled if _is_measured([part], names, "bits_per_byte")]
     drawings = tuple(_chart(part, names) for part in measured)
-    figures = (Figure(drawings, "Bits per byte of the references; lower is better.", small=True),) if drawings else ()
+    figures = (
+        (Figure(drawings, "Bits per byte of the references; lower is better.", small=True),)
+        if drawings
+        else ()
+    )
     over = "; mean over seeds" if has_several_seeds(results) else ""
-    tables = (*_table(filled, names, "bits_per_byte", over), *_table(filled, names, "f1", over, folded="F1"))
+    tables = (
+        *_table(filled, names, "bits_per_byte", over),
+        *_table(filled, names, "f1", over, folded="F1"),
+    )
     return ReportSection("Breakdown", tables, figures)
 
 
 def calibration(results: Results) -> ReportSection:
     """Return the calibration error of each contender, and accuracy against confidence."""
-    entries = {index: results["calibration"].get(name) for index, name in enumerate(model_names(results))}
+    entries = {
+        index: results["calibration"].get(name) for index, name in enumerate(model_names(results))
+    }
     points = {
         index: [(part["confidence"], part["accuracy"]) for part in entry["bins"] if part["tokens"]]
         for index, entry in entries.items()
@@ -50,49 +61,74 @@ def calibration(results: Results) -> ReportSection:
     if not points:
         return ReportSection("Calibration")
     errors = text_row(
-        "Calibration error ↓", *(optional(entry and entry["error"], percent) for entry in entries.values())
+        "Calibration error ↓",
+        *(optional(entry and entry["error"], percent) for entry in entries.values()),
     )
     caption = (
-        "Expected calibration error: mean distance between the probability of the most probable next token and its "
-        "accuracy, weighted by tokens."
+        "Expected calibration error: mean distance between the probability of the most probable"
+        " next token and its accuracy, weighted by tokens."
     )
-    head, options = ("", *model_names(results)), {"caption": caption, "contenders": len(entries)}
-    figure = Figure((reliability_svg(points, x="confidence", y="accuracy"),), "Dashed: calibrated.", small=True)
-    return ReportSection("Calibration", table_of_groups(head, [RowGroup("", (errors,))], **options), (figure,))
+    head = ("", *model_names(results))
+    options = {"caption": caption, "contenders": len(entries)}
+    figure = Figure(
+        (reliability_svg(points, x="confidence", y="accuracy"),), "Dashed: calibrated.", small=True
+    )
+    return ReportSection(
+        "Calibration", table_of_groups(head, [RowGroup("", (errors,))], **options), (figure,)
+    )
 
 
 def _table(
-    parts: Sequence[Mapping[str, Any]], names: Sequence[str], metric: str, over: str, folded: str = ""
+    parts: Sequence[Mapping[str, Any]],
+    names: Sequence[str],
+    metric: str,
+    over: str,
+    folded: str = "",
 ) -> tuple[ReportTable, ...]:
     """Return a group for each property; nothing for a metric that no contender has."""
     groups = [
-        RowGroup(_title(part).capitalize(), tuple(_row(b, names, metric) for b in part["buckets"])) for part in parts
+        RowGroup(_title(part).capitalize(), tuple(_row(b, names, metric) for b in part["buckets"]))
+        for part in parts
     ]
     caption = f"{metric_display(metric).label} by property of the example{over}."
     options = {"caption": caption, "contenders": len(names), "folded": folded}
-    return table_of_groups(("", *names, "Examples"), groups, **options) if _is_measured(parts, names, metric) else ()
+    return (
+        table_of_groups(("", *names, "Examples"), groups, **options)
+        if _is_measured(parts, names, metric)
+        else ()
+    )
 
 
 def _row(bucket: Mapping[str, Any], names: Sequence[str], metric: str) -> tuple[ReportCell, ...]:
-    values = (optional(_value(bucket, name, metric), metric_display(metric).format) for name in names)
+    values = (
+        optional(_value(bucket, name, metric), metric_display(metric).format) for name in names
+    )
     examples = count(bucket["examples"]) if bucket["examples"] is not None else NONE
     return text_row(str(bucket["label"]), *values, examples)
 
 
 def _chart(part: Mapping[str, Any], names: Sequence[str]) -> str:
-    values = {index: [_value(bucket, name) for bucket in part["buckets"]] for index, name in enumerate(names)}
+    values = {
+        index: [_value(bucket, name) for bucket in part["buckets"]]
+        for index, name in enumerate(names)
+    }
     series = {
         index: [None if value is None else Spread(value) for value in line]
         for index, line in values.items()
         if set(line) != {None}
     }
     labels = [str(bucket["label"]) for bucket in part["buckets"]]
-    return categories_svg(labels, series, x=_title(part), y="bits per byte", ordered=part["by"] != "act")
+    return categories_svg(
+        labels, series, x=_title(part), y="bits per byte", ordered=part["by"] != "act"
+    )
 
 
 def _is_measured(parts: Sequence[Mapping[str, Any]], names: Sequence[str], metric: str) -> bool:
     return any(
-        _value(bucket, name, metric) is not None for part in parts for bucket in part["buckets"] for name in names
+        _value(bucket, name, metric) is not None
+        for part in parts
+        for bucket in part["buckets"]
+        for name in names
     )
 
 

@@ -39,18 +39,27 @@ def cost(results: Results) -> ReportSection:
         ("Parameters", [_parameters(model, "total") for model in models]),
         ("… in embeddings", [_parameters(model, "embeddings") for model in models]),
         ("… in other layers", [_parameters(model, "rest") for model in models]),
-        ("FLOPs per target token", [optional(model["flops_per_target_token"], magnitude) for model in models]),
+        (
+            "FLOPs per target token",
+            [optional(model["flops_per_target_token"], magnitude) for model in models],
+        ),
         ("Tuning trials", [optional(model["trials"], count) for model in models]),
         ("Seeds", [str(len(model["runs"])) if _trained(model) else NONE for model in models]),
         ("Diverged runs", _diverged(models)),
         ("Training time", [_mean(model, "seconds", duration) for model in models]),
         ("Target tokens seen", [_mean(model, "target_tokens", count) for model in models]),
         ("Optimizer steps", [_mean(model, "steps", count) for model in models]),
-        ("Target tokens per second", [optional(model["cost"]["tokens_per_second"], count) for model in models]),
+        (
+            "Target tokens per second",
+            [optional(model["cost"]["tokens_per_second"], count) for model in models],
+        ),
         (_quality(models), [_seconds_to(model) for model in models]),
         (
             "Time per response",
-            [optional(model["cost"]["milliseconds_per_response"], _milliseconds) for model in models],
+            [
+                optional(model["cost"]["milliseconds_per_response"], _milliseconds)
+                for model in models
+            ],
         ),
         ("Peak memory", [optional(model["cost"]["peak_memory_bytes"], _bytes) for model in models]),
     )
@@ -59,15 +68,32 @@ def cost(results: Results) -> ReportSection:
     notes = [NOTES[row[0].text] for row in filled if row[0].text in NOTES]
     caption = " ".join([f"Size and cost of the contenders.{spread}", *notes])
     head = ("", *model_names(results))
-    return ReportSection("Cost", table_of_groups(head, [RowGroup("", filled)], caption=caption, contenders=len(models)))
+    return ReportSection(
+        "Cost",
+        table_of_groups(head, [RowGroup("", filled)], caption=caption, contenders=len(models)),
+    )
 
 
 def runs(results: Results) -> ReportSection:
-    """Return one row per run: seed, cost, lowest validation bits per byte, and the first two metrics."""
+    """Return one row per run: seed, cost, lowest validation bits per byte, and the first two
+    metrics.
+    """
     names = metric_names(results)[:2]
     scores = (metric_display(name).label for name in names)
-    head = ("Contender", "Seed", "Time", "Steps", "Target tokens", "Best validation", *scores, "Folder")
-    groups = [RowGroup("", tuple(_run_row(model, run, names) for run in model["runs"])) for model in results["models"]]
+    head = (
+        "Contender",
+        "Seed",
+        "Time",
+        "Steps",
+        "Target tokens",
+        "Best validation",
+        *scores,
+        "Folder",
+    )
+    groups = [
+        RowGroup("", tuple(_run_row(model, run, names) for run in model["runs"]))
+        for model in results["models"]
+    ]
     caption = "One row per run. Best validation: lowest bits per byte on the validation split."
     return ReportSection("Runs", table_of_groups(head, groups, caption=caption, folded="All runs"))
 
@@ -87,18 +113,23 @@ def _diverged(models: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _mean(model: Mapping[str, Any], key: str, to_text: Callable[[float], str]) -> str:
-    """Return mean ± standard deviation over runs, without a deviation that is invisible in this format."""
+    """Return mean ± standard deviation over runs, without a deviation that is invisible in this
+    format.
+    """
     values = [run[key] for run in model["runs"] if run[key] is not None]
     if not values or not _trained(model):
         return NONE
-    mean, std = fmean(values), stdev(values) if len(values) > 1 else 0.0
+    mean = fmean(values)
+    std = stdev(values) if len(values) > 1 else 0.0
     return spread_text(mean, None if to_text(mean + std) == to_text(mean) else std, to_text)
 
 
 def _quality(models: Sequence[Mapping[str, Any]]) -> str:
     """Return the label of `_seconds_to`, with the quality, which is the same for all contenders."""
     reached = (model["cost"]["seconds_to"] for model in models)
-    return next((f"Time to {entry['bits_per_byte']:.3f} bits per byte" for entry in reached if entry), "")
+    return next(
+        (f"Time to {entry['bits_per_byte']:.3f} bits per byte" for entry in reached if entry), ""
+    )
 
 
 def _seconds_to(model: Mapping[str, Any]) -> str:

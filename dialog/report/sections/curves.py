@@ -13,29 +13,51 @@ MOST_NOTES = 6
 
 
 def curves(results: Results) -> ReportSection:
-    """Return validation bits per byte against what has been spent on training; empty without validation."""
-    trained = {index: model for index, model in enumerate(results["models"]) if any(map(_points, model["runs"]))}
+    """Return validation bits per byte against what has been spent on training; empty without
+    validation.
+    """
+    trained = {
+        index: model
+        for index, model in enumerate(results["models"])
+        if any(map(_points, model["runs"]))
+    }
     if not trained:
         return ReportSection("Learning curves")
-    longest = max(point["seconds"] for model in trained.values() for run in model["runs"] for point in _points(run))
-    scale, unit = (3600, "hours") if longest > 7200 else (60, "minutes") if longest > 120 else (1, "seconds")
-    drawings = [_chart(trained, lambda _, point: point["seconds"] / scale, f"training time ({unit})")]
-    if len({model["tokenizer"] for model in trained.values()}) == 1:  # else their tokens cannot be compared
-        drawings.insert(0, _chart(trained, lambda _, point: float(point["target_tokens"]), "target tokens"))
+    longest = max(
+        point["seconds"]
+        for model in trained.values()
+        for run in model["runs"]
+        for point in _points(run)
+    )
+    scale, unit = (
+        (3600, "hours") if longest > 7200 else (60, "minutes") if longest > 120 else (1, "seconds")
+    )
+    drawings = [
+        _chart(trained, lambda _, point: point["seconds"] / scale, f"training time ({unit})")
+    ]
+    # else their tokens cannot be compared
+    if len({model["tokenizer"] for model in trained.values()}) == 1:
+        drawings.insert(
+            0, _chart(trained, lambda _, point: float(point["target_tokens"]), "target tokens")
+        )
     if all(model["flops_per_target_token"] for model in trained.values()):
         drawings.append(_chart(trained, _flops, "training FLOPs"))
     several = any(len(model["runs"]) > 1 for model in trained.values())
     band = " Thick: mean over seeds; band: range over seeds; thin: single seeds." if several else ""
     diverged = any(run["diverged"] for model in trained.values() for run in model["runs"])
     caption = (
-        f"Bits per byte on the validation split during training.{band} The first steps, which are higher, are cut off."
-        + (" Diverged runs are not drawn." if diverged else "")
+        f"Bits per byte on the validation split during training.{band} The first steps, which are"
+        " higher, are cut off." + (" Diverged runs are not drawn." if diverged else "")
     )
-    return ReportSection("Learning curves", figures=(Figure(tuple(drawings), caption),), notes=tuple(_notes(results)))
+    return ReportSection(
+        "Learning curves", figures=(Figure(tuple(drawings), caption),), notes=tuple(_notes(results))
+    )
 
 
 def _notes(results: Results) -> Iterator[str]:
-    """Yield who is ahead; of more than two contenders only where the leader changes, at most `MOST_NOTES` times."""
+    """Yield who is ahead; of more than two contenders only where the leader changes, at most
+    `MOST_NOTES` times.
+    """
     crossings = results["crossings"]
     if len(results["models"]) > 2:
         crossings = [crossing for crossing in crossings if crossing.get("crosses")]
@@ -45,11 +67,16 @@ def _notes(results: Results) -> Iterator[str]:
 
 
 def _chart(
-    models: Mapping[int, Mapping[str, Any]], spent: Callable[[Mapping[str, Any], Mapping[str, Any]], float], label: str
+    models: Mapping[int, Mapping[str, Any]],
+    spent: Callable[[Mapping[str, Any], Mapping[str, Any]], float],
+    label: str,
 ) -> str:
     lines = {
         index: [
-            [(spent(model, point), float(point["validation/bits_per_byte"])) for point in _points(run)]
+            [
+                (spent(model, point), float(point["validation/bits_per_byte"]))
+                for point in _points(run)
+            ]
             for run in model["runs"]
             if not run["diverged"]
         ]

@@ -1,4 +1,6 @@
-"""Differences between contenders: interval, p value, probability of improvement, and the best contender if decided."""
+"""Differences between contenders: interval, p value, probability of improvement, and the best
+contender if decided.
+"""
 
 from __future__ import annotations
 
@@ -33,16 +35,25 @@ MOST_ROWS = 500
 """Rows of a table of all pairs, so that a page of many contenders stays below 2 MB."""
 LESS_NEEDED = (PROBABILITY, "p (Holm)", "Difference")
 """Columns that a narrow terminal leaves out, in this order; marks and intervals remain."""
-SIGNIFICANT = "significant after Holm's correction with an interval that excludes 0. –: not measured or not tested."
+SIGNIFICANT = (
+    "significant after Holm's correction with an interval that excludes 0. –: not measured or not"
+    " tested."
+)
 DECIDED_NOTE = f"Bold: decided, that is, {SIGNIFICANT}"
 BEST_NOTE = f"Bold: decidedly better than every other contender, that is, {SIGNIFICANT}"
 
-UNTESTED = "Without interval, as they are no function of sums over dialogues, or repeat another metric"
+UNTESTED = (
+    "Without interval, as they are no function of sums over dialogues, or repeat another metric"
+)
 
 
 def differences_of(results: Results, subset: str, metric: str) -> list[Difference]:
     """Return the differences of all pairs in one metric on one subset."""
-    return [entry for entry in results["differences"] if (entry["subset"], entry["metric"]) == (subset, metric)]
+    return [
+        entry
+        for entry in results["differences"]
+        if (entry["subset"], entry["metric"]) == (subset, metric)
+    ]
 
 
 def winner(differences: Sequence[Difference], names: Sequence[str]) -> str | None:
@@ -77,39 +88,66 @@ def difference_cells(entry: Difference | None) -> Row:
 
 
 def matrix(results: Results, metrics: Sequence[str], caption: str) -> tuple[ReportTable, ...]:
-    """Return the intervals of all pairs of more than two contenders in the first metric that has a better direction.
+    """Return the intervals of all pairs of more than two contenders in the first metric that has a
+    better direction.
 
-    A row and a column for each contender, the best first: row minus column. A group for each subset with tests.
+    A row and a column for each contender, the best first: row minus column. A group for each subset
+    with tests.
     """
-    judged = (name for name in metrics if metric_display(name).better and differences_of(results, "all", name))
+    judged = (
+        name
+        for name in metrics
+        if metric_display(name).better and differences_of(results, "all", name)
+    )
     metric = next(judged, None)
     if metric is None:
         return ()
     names = ranked_names(results, metric)
     groups = (
-        RowGroup(title, tuple(_matrix_row(results, subset, metric, names, row) for row in range(len(names) - 1)))
+        RowGroup(
+            title,
+            tuple(
+                _matrix_row(results, subset, metric, names, row) for row in range(len(names) - 1)
+            ),
+        )
         for subset, title in subsets_of(results).items()
         if any(entry["interval"] for entry in differences_of(results, subset, metric))
     )
-    note = f"{metric_label(metric)}, row minus column, the best contender first: {_percent_level(results)} intervals"
-    return table_of_groups((metric_label(metric), *names[1:]), groups, caption=f"{note}. {caption}", metrics=(metric,))
+    note = (
+        f"{metric_label(metric)}, row minus column, the best contender first:"
+        f" {_percent_level(results)} intervals"
+    )
+    return table_of_groups(
+        (metric_label(metric), *names[1:]), groups, caption=f"{note}. {caption}", metrics=(metric,)
+    )
 
 
 def ranked_names(results: Results, metric: str) -> list[str]:
     """Return the contenders that have a value of a metric on all dialogues, the best first."""
-    means = {str(model["name"]): model["summary"].get("all", {}).get(metric) for model in results["models"]}
-    values = {name: entry["mean"] for name, entry in means.items() if entry and entry["mean"] is not None}
+    means = {
+        str(model["name"]): model["summary"].get("all", {}).get(metric)
+        for model in results["models"]
+    }
+    values = {
+        name: entry["mean"] for name, entry in means.items() if entry and entry["mean"] is not None
+    }
     return best_first(metric, values)
 
 
 def pairwise(results: Results, metrics: Sequence[str], caption: str) -> tuple[ReportTable, ...]:
-    """Return the differences of more than two contenders: a row per metric and pair, a group per subset."""
+    """Return the differences of more than two contenders: a row per metric and pair, a group per
+    subset.
+    """
     shown = fitting_metrics(results, metrics)
     groups = (
         RowGroup(
             title,
             tuple(
-                (ReportCell(metric_label(metric)), ReportCell(_pair(entry)), *difference_cells(entry))
+                (
+                    ReportCell(metric_label(metric)),
+                    ReportCell(_pair(entry)),
+                    *difference_cells(entry),
+                )
                 for metric in shown
                 for entry in differences_of(results, subset, metric)
             ),
@@ -117,21 +155,33 @@ def pairwise(results: Results, metrics: Sequence[str], caption: str) -> tuple[Re
         for subset, title in subsets_of(results).items()
     )
     head = ("", "Pair", *difference_head(results))
-    options = {"caption": caption, "metrics": tuple(shown), "folded": _label_of_pairs("Every pair", shown, metrics)}
+    options = {
+        "caption": caption,
+        "metrics": tuple(shown),
+        "folded": _label_of_pairs("Every pair", shown, metrics),
+    }
     return without_probabilities(table_of_groups(head, groups, **options))
 
 
 def fitting_metrics(results: Results, metrics: Sequence[str]) -> list[str]:
-    """Return the first metrics, at least one, of which all pairs and subsets fit into `MOST_ROWS` rows."""
+    """Return the first metrics, at least one, of which all pairs and subsets fit into `MOST_ROWS`
+    rows.
+    """
     pairs = {(entry["a"], entry["b"], entry["subset"]) for entry in results["differences"]}
     return [*metrics[: max(1, MOST_ROWS // max(1, len(pairs)))]]
 
 
 def without_probabilities(tables: tuple[ReportTable, ...]) -> tuple[ReportTable, ...]:
-    """Return tables without a column of improvement probabilities that has no value, as for single seeds."""
+    """Return tables without a column of improvement probabilities that has no value, as for single
+    seeds.
+    """
     return tuple(
         table.select(
-            [column for column, name in enumerate(table.head) if name != PROBABILITY or _has_value(table, column)]
+            [
+                column
+                for column, name in enumerate(table.head)
+                if name != PROBABILITY or _has_value(table, column)
+            ]
         )
         for table in tables
     )
@@ -145,24 +195,45 @@ def power(results: Results) -> tuple[ReportTable, ...]:
     groups = (
         RowGroup(
             title,
-            tuple(_power_row(entry, several) for metric in shown for entry in differences_of(results, subset, metric)),
+            tuple(
+                _power_row(entry, several)
+                for metric in shown
+                for entry in differences_of(results, subset, metric)
+            ),
         )
         for subset, title in subsets_of(results).items()
     )
-    columns = ("p", "Standard error", "Degrees of freedom", "Detectable difference", "Seeds to decide", "Method")
+    columns = (
+        "p",
+        "Standard error",
+        "Degrees of freedom",
+        "Detectable difference",
+        "Seeds to decide",
+        "Method",
+    )
     caption = (
-        "p before correction, standard error of each difference, the smallest difference that a comparison of this "
-        "size would detect, and the number of seeds that would decide the measured one."
+        "p before correction, standard error of each difference, the smallest difference that a"
+        " comparison of this size would detect, and the number of seeds that would decide the"
+        " measured one."
     )
     head = ("", *(("Pair",) if several else ()), *columns)
     return table_of_groups(
-        head, groups, caption=caption, folded=_label_of_pairs("Power and method of every test", shown, metrics)
+        head,
+        groups,
+        caption=caption,
+        folded=_label_of_pairs("Power and method of every test", shown, metrics),
     )
 
 
 def pair_note(results: Results, metrics: Sequence[str]) -> str:
-    """Return which contender is subtracted from which, and how the intervals of these metrics were computed."""
-    tested = [entry for entry in results["differences"] if entry["p"] is not None and entry["metric"] in metrics]
+    """Return which contender is subtracted from which, and how the intervals of these metrics were
+    computed.
+    """
+    tested = [
+        entry
+        for entry in results["differences"]
+        if entry["p"] is not None and entry["metric"] in metrics
+    ]
     methods = " or ".join(dict.fromkeys(entry["method"] for entry in tested))
     probability = (
         "; probability of improvement: share of pairs of seeds in which the first is better"
@@ -171,16 +242,21 @@ def pair_note(results: Results, metrics: Sequence[str]) -> str:
     )
     pair = next(iter(results["differences"]))
     names = model_names(results)
-    subtraction = f"{_pair(pair)}" if len(names) == 2 else "first minus second contender of the pair"
+    subtraction = (
+        f"{_pair(pair)}" if len(names) == 2 else "first minus second contender of the pair"
+    )
     return (
-        f"Difference: {subtraction}; interval and p: {methods or 'not tested'}; p (Holm) is corrected for the number "
-        f"of metrics{' and for the number of pairs' * (len(names) > 2)}{probability}. {DECIDED_NOTE}"
-        f"{untested_note(results, metrics)}"
+        f"Difference: {subtraction}; interval and p: {methods or 'not tested'}; p (Holm) is"
+        " corrected for the number of"
+        f" metrics{' and for the number of pairs' * (len(names) > 2)}{probability}."
+        f" {DECIDED_NOTE}{untested_note(results, metrics)}"
     )
 
 
 def untested_note(results: Results, metrics: Sequence[str]) -> str:
-    """Return a sentence on the metrics that have no test, with a space before it; empty if all have one."""
+    """Return a sentence on the metrics that have no test, with a space before it; empty if all have
+    one.
+    """
     tested = {entry["metric"] for entry in results["differences"]}
     labels = ", ".join(metric_display(metric).label for metric in metrics if metric not in tested)
     return f" {UNTESTED}: {labels}." if labels and tested else ""
@@ -193,8 +269,16 @@ def _matrix_row(results: Results, subset: str, metric: str, names: Sequence[str]
     for other in names[row + 1 :]:
         entry = entries.get((names[row], other))
         turned = entries.get((other, names[row]))
-        interval = entry["interval"] if entry else [-limit for limit in reversed(turned["interval"])] if turned else ()
-        text = interval_text(interval, metric_display(metric).format) if None not in interval else NONE
+        interval = (
+            entry["interval"]
+            if entry
+            else [-limit for limit in reversed(turned["interval"])]
+            if turned
+            else ()
+        )
+        text = (
+            interval_text(interval, metric_display(metric).format) if None not in interval else NONE
+        )
         cells.append(ReportCell(text, "decided" if (entry or turned or {}).get("decided") else ""))
     return (ReportCell(names[row]), *cells)
 
@@ -202,23 +286,32 @@ def _matrix_row(results: Results, subset: str, metric: str, names: Sequence[str]
 def _label_of_pairs(label: str, shown: Sequence[str], metrics: Sequence[str]) -> str:
     """Return the label of a folded table, with the number of metrics if it has not all of them."""
     return (
-        label if len(shown) == len(metrics) else f"{label}, {len(shown)} of {len(metrics)} metrics (all: results.json)"
+        label
+        if len(shown) == len(metrics)
+        else f"{label}, {len(shown)} of {len(metrics)} metrics (all: results.json)"
     )
 
 
 def _power_row(entry: Difference, several: bool) -> Row:
     to_text = metric_display(entry["metric"]).format
-    error, detectable = entry["standard_error"], entry["detectable_difference"]
+    error = entry["standard_error"]
+    detectable = entry["detectable_difference"]
     texts = (
         p_text(entry["p"]),
         optional(error, to_text).replace(" %", " pp"),
         optional(entry["degrees_of_freedom"], lambda value: f"{value:.1f}"),
         optional(detectable, to_text).replace(" %", " pp"),
-        "decided" if entry["decided"] else optional(entry["seeds_needed"], lambda value: f"{value:,.0f}"),
+        (
+            "decided"
+            if entry["decided"]
+            else optional(entry["seeds_needed"], lambda value: f"{value:,.0f}")
+        ),
         entry["method"],
     )
     pair = (_pair(entry),) if several else ()
-    return tuple(ReportCell(text) for text in (metric_display(entry["metric"]).label, *pair, *texts))
+    return tuple(
+        ReportCell(text) for text in (metric_display(entry["metric"]).label, *pair, *texts)
+    )
 
 
 def _has_value(table: ReportTable, column: int) -> bool:

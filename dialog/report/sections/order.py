@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from dialog.report.sections.attention import attention_statistics
 from dialog.report.sections.breakdown import breakdown, calibration
-from dialog.report.sections.contract import contract
+from dialog.report.sections.context_use import context_use
 from dialog.report.sections.cost import cost, runs
 from dialog.report.sections.curves import curves
-from dialog.report.sections.history import history
+from dialog.report.sections.parity import parity
 from dialog.report.sections.ratings import ratings
 from dialog.report.sections.scores import generation, likelihood, statistics
 from dialog.report.tables import ReportSection, Results
 
-MAIN = (contract, likelihood, generation, ratings, cost, curves, history, breakdown, calibration, attention_statistics)
+MAIN = (
+    parity,
+    likelihood,
+    generation,
+    ratings,
+    cost,
+    curves,
+    context_use,
+    breakdown,
+    calibration,
+    attention_statistics,
+)
 """Sections before the examples."""
 APPENDIX = (statistics, runs)
 """Sections after the examples."""

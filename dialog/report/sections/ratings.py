@@ -1,4 +1,6 @@
-"""Blind rating: the fingerprint of the pairs, and the results: wins, ties and agreement between raters."""
+"""Blind rating: the fingerprint of the pairs, and the results: wins, ties and agreement between
+raters.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,16 @@ CHOICES = ("left", "right", "tie", "skip")
 
 
 def rating_fingerprint(results: Results) -> str:
-    """Return a hash of the evaluation, the pairs, their order and the contenders; empty without pairs.
+    """Return a hash of the evaluation, the pairs, their order and the contenders; empty without
+    pairs.
 
     The page shows it although raters must not know the contenders: it cannot be inverted.
     """
     if not results["rating"]:
         return ""
-    content = json.dumps([results["fingerprint"], model_names(results), results["rating"]], sort_keys=True)
+    content = json.dumps(
+        [results["fingerprint"], model_names(results), results["rating"]], sort_keys=True
+    )
     return hashlib.sha256(content.encode()).hexdigest()[:32]
 
 
@@ -46,10 +51,13 @@ def ratings(results: Results) -> ReportSection:
     agreement = tuple(_agreement(entry) for entry in content.get("agreement", ()))
     level = f"{100 * content.get('level', LEVEL):g} % interval"
     caption = (
-        "Blind rating of pairs of responses. Share: wins of the first of the pair among decided ratings, with its "
-        "exact interval; p: two-sided sign test. All raters: the majority choice per pair of responses."
+        "Blind rating of pairs of responses. Share: wins of the first of the pair among decided"
+        " ratings, with its exact interval; p: two-sided sign test. All raters: the majority choice"
+        " per pair of responses."
     )
-    agreement_caption = "Agreement of raters on left, right or tie: raw, and Cohen's kappa, which is 0 by chance."
+    agreement_caption = (
+        "Agreement of raters on left, right or tie: raw, and Cohen's kappa, which is 0 by chance."
+    )
     head = ("", "Wins of the first", "Wins of the second", "Ties", "Share", level, "p")
     groups = [RowGroup(pair, tuple(rows)) for pair, rows in outcomes.items()]
     tables = table_of_groups(head, groups, caption=caption)
@@ -69,4 +77,6 @@ def _outcome(entry: Mapping[str, Any]) -> Row:
 
 def _agreement(entry: Mapping[str, Any]) -> Row:
     kappa = optional(entry["kappa"], lambda value: f"{value:.2f}")
-    return text_row(" and ".join(entry["raters"]), str(entry["items"]), optional(entry["raw"], percent), kappa)
+    return text_row(
+        " and ".join(entry["raters"]), str(entry["items"]), optional(entry["raw"], percent), kappa
+    )

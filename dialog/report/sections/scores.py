@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from dialog.report.formats.metrics import LOSSY_NOTE, lossy_mark, metric_display, metric_value, sort_metrics
+from dialog.report.formats.metrics import (
+    LOSSY_NOTE,
+    lossy_mark,
+    metric_display,
+    metric_value,
+    sort_metrics,
+)
 from dialog.report.sections.differences import (
     BEST_NOTE,
     DECIDED_NOTE,
@@ -63,13 +69,14 @@ LIKELIHOOD_SUBJECT = "Metrics of the reference responses under teacher forcing."
 LIKELIHOOD_ROWS = "n-grams: Witten-Bell models that do not read the context."
 GENERATION_SUBJECT = "Metrics of the generated responses."
 GENERATION_ROWS = (
-    "Reference systems: human responses, random and most frequent training responses, a copy of the context, and the "
-    'response to the nearest training context (TF-IDF); "no leak": without the training dialogues that leak.'
+    "Reference systems: human responses, random and most frequent training responses, a copy of the"
+    ' context, and the response to the nearest training context (TF-IDF); "no leak": without the'
+    " training dialogues that leak."
 )
 
 PLATO_NOTE = (
-    " NLTK's method 7 averages neighbouring precisions, with one more than the first in front of it, so a copy of the "
-    "reference has a BLEU of up to 133."
+    " NLTK's method 7 averages neighbouring precisions, with one more than the first in front of"
+    " it, so a copy of the reference has a BLEU of up to 133."
 )
 
 
@@ -83,7 +90,9 @@ def generation(results: Results) -> ReportSection:
     """Return the tables of generation metrics on all, clean and leaked dialogues."""
     metrics = [name for name in metric_names(results) if name not in LIKELIHOOD]
     note = PLATO_NOTE if any(name.startswith("bleu_plato") for name in metrics) else ""
-    return _section(results, "Generated responses", metrics, GENERATION_SUBJECT, GENERATION_ROWS + note)
+    return _section(
+        results, "Generated responses", metrics, GENERATION_SUBJECT, GENERATION_ROWS + note
+    )
 
 
 def summary(results: Results, metrics: Collection[str]) -> tuple[ReportTable, ...]:
@@ -91,7 +100,9 @@ def summary(results: Results, metrics: Collection[str]) -> tuple[ReportTable, ..
     pair = _is_tested_pair(results)
     head = ("", *model_names(results), *(difference_head(results) if pair else ()))
     names = [name for name in metric_names(results) if name in metrics]
-    return without_probabilities(table_of_groups(head, [RowGroup("", tuple(_rows(results, "all", names, (), pair)))]))
+    return without_probabilities(
+        table_of_groups(head, [RowGroup("", tuple(_rows(results, "all", names, (), pair)))])
+    )
 
 
 def statistics(results: Results) -> ReportSection:
@@ -110,25 +121,47 @@ def references_of(results: Results, metrics: Sequence[str]) -> list[str]:
     systems = dict.fromkeys(name for subset in results["references"].values() for name in subset)
     order = [*REFERENCE_LABELS, *(name for name in systems if name not in REFERENCE_LABELS)]
     return [
-        name for name in order if any(_reference(results, s, name, m) is not None for s in SUBSETS for m in metrics)
+        name
+        for name in order
+        if any(_reference(results, s, name, m) is not None for s in SUBSETS for m in metrics)
     ]
 
 
-def _section(results: Results, title: str, metrics: list[str], subject: str, systems: str) -> ReportSection:
-    names, references = model_names(results), references_of(results, metrics)
+def _section(
+    results: Results, title: str, metrics: list[str], subject: str, systems: str
+) -> ReportSection:
+    names = model_names(results)
+    references = references_of(results, metrics)
     pair = _is_tested_pair(results)
-    head = ("", *names, *(difference_head(results) if pair else ()), *(REFERENCE_LABELS.get(r, r) for r in references))
+    head = (
+        "",
+        *names,
+        *(difference_head(results) if pair else ()),
+        *(REFERENCE_LABELS.get(r, r) for r in references),
+    )
     groups = [
         RowGroup(title, tuple(_rows(results, subset, metrics, references, pair)))
         for subset, title in subsets_of(results).items()
     ]
     several = has_several_seeds(results)
     spread = " Mean over seeds ± standard deviation." if several else ""
-    note = f" {pair_note(results, metrics)}" if pair else f" {BEST_NOTE}" if results["differences"] else ""
-    lossy = any(
-        lossy_mark(name, run["metrics"]) for name in metrics for model in results["models"] for run in model["runs"]
+    note = (
+        f" {pair_note(results, metrics)}"
+        if pair
+        else f" {BEST_NOTE}"
+        if results["differences"]
+        else ""
     )
-    caption = f"{subject}{spread} ↓ lower is better, ↑ higher is better.{note}{LOSSY_NOTE if lossy else ''}"
+    lossy = any(
+        lossy_mark(name, run["metrics"])
+        for name in metrics
+        for model in results["models"]
+        for run in model["runs"]
+    )
+    caption = (
+        f"{subject}{spread} ↓ lower is better, ↑ higher is"
+        f" better.{note}{LOSSY_NOTE if lossy else ''}"
+    )
     options = {
         "contenders": len(names),
         "references": len(references),
@@ -138,7 +171,9 @@ def _section(results: Results, title: str, metrics: list[str], subject: str, sys
     tables = without_probabilities(table_of_groups(head, groups, caption=caption, **options))
     if len(names) > 2 and results["differences"]:
         tables += matrix(results, metrics, DECIDED_NOTE)
-        tables += pairwise(results, metrics, f"Pairs of contenders: {title.lower()}. {pair_note(results, metrics)}")
+        tables += pairwise(
+            results, metrics, f"Pairs of contenders: {title.lower()}. {pair_note(results, metrics)}"
+        )
     return ReportSection(title, tables)
 
 
@@ -157,13 +192,23 @@ def _rows(
 
 
 def _row(results: Results, subset: str, name: str, references: Sequence[str], pair: bool) -> Row:
-    metric, differences = metric_display(name), differences_of(results, subset, name)
-    measured = [str(model["name"]) for model in results["models"] if name in model["summary"].get(subset, {})]
+    metric = metric_display(name)
+    differences = differences_of(results, subset, name)
+    measured = [
+        str(model["name"])
+        for model in results["models"]
+        if name in model["summary"].get(subset, {})
+    ]
     best = winner(differences, measured)
     cells = [_contender(model, subset, name, model["name"] == best) for model in results["models"]]
     tests = difference_cells(differences[0] if differences else None) if pair else ()
     values = (_reference(results, subset, system, name) for system in references)
-    return (ReportCell(metric_label(name)), *cells, *tests, *(ReportCell(optional(v, metric.format)) for v in values))
+    return (
+        ReportCell(metric_label(name)),
+        *cells,
+        *tests,
+        *(ReportCell(optional(v, metric.format)) for v in values),
+    )
 
 
 def _contender(model: dict[str, Any], subset: str, name: str, decided: bool) -> ReportCell:

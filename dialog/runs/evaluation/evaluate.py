@@ -12,8 +12,7 @@ from dialog.errors import UserError, section
 from dialog.escaping import json_copy
 from dialog.paths import check_links
 from dialog.ranks import rank, world_size
-from dialog.runs.evaluation.files import COST, replacing_evaluation
-from dialog.runs.evaluation.settings import (
+from dialog.runs.evaluation.evaluated import (
     ABLATED,
     EXACT,
     KEPT,
@@ -23,6 +22,7 @@ from dialog.runs.evaluation.settings import (
     settings_of,
     suffix_of,
 )
+from dialog.runs.evaluation.files import COST, replacing_evaluation
 from dialog.runs.folder import hash_of, read_summary
 from dialog.runs.load import with_precision
 from dialog.runs.run import Run
@@ -37,15 +37,17 @@ if TYPE_CHECKING:
 def evaluate(
     run: Run, split: str, *, name: str | None = None, precision: str = EXACT, quiet: bool = False
 ) -> Evaluated:
-    """Score and answer a split of the run's corpus; write metrics, responses, their statistics, cost and manifest.
+    """Score and answer a split of the run's corpus; write metrics, responses, their statistics,
+    cost and manifest.
 
-    ``evaluation/<split>/`` is for the settings and the data of the run's own recipe. With others, and with a name, the
-    folder is ``evaluation/<split>-<hash or name>/``. Distributed ranks share the examples; only rank 0 writes and
-    returns. Responses are generated in ``precision`` (see `load`), a setting; everything else is computed in float32.
+    ``evaluation/<split>/`` is for the settings and the data of the run's own recipe. With others,
+    and with a name, the folder is ``evaluation/<split>-<hash or name>/``. Distributed ranks share
+    the examples; only rank 0 writes and returns. Responses are generated in ``precision`` (see
+    `load`), a setting; everything else is computed in float32.
 
     Raises:
-        UserError: the name is invalid, or taken by an evaluation with other settings; the run was not loaded in
-            float32; or an unknown or unsupported precision.
+        UserError: the name is invalid, or taken by an evaluation with other settings; the run was
+            not loaded in float32; or an unknown or unsupported precision.
         SystemExit: at the end of every rank but 0.
     """
     from collections import Counter
@@ -66,7 +68,10 @@ def evaluate(
     from dialog.training.optimization.allocator import tune_process
 
     if run.precision != EXACT:
-        raise UserError(f"{run.folder}: loaded in {run.precision}; load it in {EXACT} and evaluate with a precision")
+        raise UserError(
+            f"{run.folder}: loaded in {run.precision}; load it in {EXACT} and evaluate with a"
+            " precision"
+        )
     tune_process()
     job = build_job(run.recipe)
     settings = settings_of(run.recipe, corpus_hash(job.corpus), run.others, precision, run.ablated)
@@ -100,17 +105,25 @@ def evaluate(
     if run.trust != FULL_TRUST:
         check_links(run.folder, evaluations.name)
     evaluations.mkdir(exist_ok=True)
-    bar = tqdm(desc=f"evaluating {split}", unit="example", disable=True if quiet or rank() else None, leave=False)
+    bar = tqdm(
+        desc=f"evaluating {split}",
+        unit="example",
+        disable=True if quiet or rank() else None,
+        leave=False,
+    )
     with bar, beside(evaluations / RESPONSES) as partial:
         answers = evaluator.answers(chain(first, stream), aligned, bar.update)
         if rank():
-            for _ in answers:  # yields nothing on these ranks, but must run: every block is gathered
+            # yields nothing on these ranks, but must run: every block is gathered
+            for _ in answers:
                 pass
             gather_to_first((aligned, evaluator.decoding.total))
             raise SystemExit(0)
         evaluation = Evaluation(built, training=read_training_responses(job), ranks=joined(shards))
         evaluation.write(answers, partial)
-        alignments, seconds = zip(*gather_to_first((aligned, evaluator.decoding.total)), strict=True)
+        alignments, seconds = zip(
+            *gather_to_first((aligned, evaluator.decoding.total)), strict=True
+        )
         metrics = evaluation.metrics(split, AlignmentCounts.total(alignments))
         kept = {key: settings[key] for key in (*KEPT, ABLATED) if key in settings}
         metrics |= {**kept, "weights": run.weights}
@@ -124,14 +137,24 @@ def evaluate(
         sync(partial)
         with replacing_evaluation(folder, metrics, inputs):
             rename(partial, folder / RESPONSES)
-            write_statistics(folder / STATISTICS, evaluation.measurement, components, language, leaked)
-            write_json(folder / COST, {"responses": metrics["examples"], "decoding_seconds": sum(seconds)})
+            write_statistics(
+                folder / STATISTICS, evaluation.measurement, components, language, leaked
+            )
+            write_json(
+                folder / COST, {"responses": metrics["examples"], "decoding_seconds": sum(seconds)}
+            )
     if run.recipe.logger.get("name") != "none":
         from dialog.training.loggers.evaluation import log_evaluation
 
         summary = read_summary(run.folder)
         logged = {key: value for key, value in metrics.items() if key not in settings}
-        log_evaluation(run.recipe.logger, run.folder, folder, logged, step=summary.steps if summary is not None else 0)
+        log_evaluation(
+            run.recipe.logger,
+            run.folder,
+            folder,
+            logged,
+            step=summary.steps if summary is not None else 0,
+        )
     return Evaluated(folder, metrics)
 
 

@@ -28,12 +28,14 @@ from dialog.models.contracts import AttentionHook
 from dialog.models.kernels.likelihood import target_scores
 
 BLOCK = 4096
-"""Number of examples that are sorted by length together; bounds the memory, whatever the size of the split."""
+"""Number of examples that are sorted by length together; bounds the memory, whatever the size of
+the split.
+"""
 Gather = Callable[[Any], list[Any]]
 """From this rank's value to the values of all ranks."""
 
 
-def alone(own: Any) -> list[Any]:  # noqa: ANN401 - of any type
+def alone(own: Any) -> list[Any]:
     """Gather in a single process."""
     return [own]
 
@@ -98,11 +100,13 @@ class Seconds:
 
 @dataclass(frozen=True)
 class Evaluator:
-    """Scores references and generates responses, in batches of similar length under a budget of tokens.
+    """Scores references and generates responses, in batches of similar length under a budget of
+    tokens.
 
-    The ranks split the batches of a single process between them, so the results are bit-identical. ``gather`` returns
-    the values of all ranks on rank 0, and an empty list on the others. ``decoding`` adds up this rank's seconds of
-    generation. ``generator`` generates if it is given; the responder then only scores.
+    The ranks split the batches of a single process between them, so the results are bit-identical.
+    ``gather`` returns the values of all ranks on rank 0, and an empty list on the others.
+    ``decoding`` adds up this rank's seconds of generation. ``generator`` generates if it is given;
+    the responder then only scores.
     """
 
     responder: Responder
@@ -124,7 +128,8 @@ class Evaluator:
 
         Every rank counts the gold alignments of its own examples in ``aligned``.
         """
-        stream, first = iter(examples), 0
+        stream = iter(examples)
+        first = 0
         while block := list(islice(stream, BLOCK)):
             yield from self._block(block, first, aligned, progress)
             first += len(block)
@@ -162,9 +167,15 @@ class Evaluator:
             progress(len(results) - len(own))
         yield from (Answered(block[row], *results[row]) for row in sorted(results))
 
-    def _alignment_hook(self, aligned: AlignmentCounts, examples: Mapping[int, Example]) -> AttentionHook | None:
-        """Return the hook that compares attention with the gold alignments of examples; None if they have none."""
-        tokenizer, max_source, layout = self.responder.tokenizer, self.responder.max_source, self.responder.layout
+    def _alignment_hook(
+        self, aligned: AlignmentCounts, examples: Mapping[int, Example]
+    ) -> AttentionHook | None:
+        """Return the hook that compares attention with the gold alignments of examples; None if
+        they have none.
+        """
+        tokenizer = self.responder.tokenizer
+        max_source = self.responder.max_source
+        layout = self.responder.layout
         gold = {
             number: alignment(tokenizer, example, max_source=max_source, layout=layout)
             for number, example in examples.items()
@@ -172,7 +183,8 @@ class Evaluator:
         return aligned.hook(self.responder.model, gold) if any(gold.values()) else None
 
     def scores(self, examples: Sequence[Example]) -> list[Scored]:
-        """Return the likelihood of the reference of each example, without the fields that depend on the tokenizer only.
+        """Return the likelihood of the reference of each example, without the fields that depend on
+        the tokenizer only.
 
         Batches and memory are those of `answers`; this process scores all examples.
         """
@@ -186,7 +198,8 @@ class Evaluator:
 
     def _with_unknown(self, scored: Scored, example: Example, ids: list[int]) -> Scored:
         """Set the fields that depend on the tokenizer only."""
-        text, tokenizer = example.response.text, self.responder.tokenizer
+        text = example.response.text
+        tokenizer = self.responder.tokenizer
         return scored._replace(
             unknown=ids.count(UNK),
             unknown_bytes=tokenizer.unknown_bytes(text, ids),
@@ -195,10 +208,13 @@ class Evaluator:
 
     @torch.inference_mode()
     def score(self, batch: Batch, hook: AttentionHook | None = None) -> list[Scored]:
-        """Return -log p of each target in nats, summed in float64 from log-probabilities in float32 or better."""
+        """Return -log p of each target in nats, summed in float64 from log-probabilities in float32
+        or better.
+        """
         model = self.responder.model
         device = next(model.parameters()).device
-        source, target = batch.source.to(device), batch.target.to(device)
+        source = batch.source.to(device)
+        target = batch.target.to(device)
         memory, state = model.start(source, source != PAD, hook)
         decoded, _ = model.decode(target[:, :-1], memory, state, hook)
         targets = target[:, 1:]  # [B, T]
@@ -206,5 +222,9 @@ class Evaluator:
         scores = target_scores(model.head, decoded, targets, real)
         sums = scores.nll.double().sum(1).tolist()
         confidences = bin_sums(scores.confidence, scores.correct, real).tolist()
-        rows = zip(sums, real.sum(1).tolist(), scores.correct.sum(1).tolist(), confidences, strict=True)
-        return [Scored(nats, tokens, hits, confidences=tuple(bins)) for nats, tokens, hits, bins in rows]
+        rows = zip(
+            sums, real.sum(1).tolist(), scores.correct.sum(1).tolist(), confidences, strict=True
+        )
+        return [
+            Scored(nats, tokens, hits, confidences=tuple(bins)) for nats, tokens, hits, bins in rows
+        ]

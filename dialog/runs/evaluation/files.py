@@ -3,9 +3,9 @@
     metrics.json             the metrics; a folder without it is no evaluation
     responses.jsonl          one line per example
     statistics.safetensors   what each response contributes to the metrics
-    cost.json                measured times; the files above depend on weights, settings and data only
-    history.json             added by a comparison, as attention.json is; measured again if it has changed
-    manifest.json            SHA-256 of all of these, and of what they were computed from: weights, settings, data
+    cost.json                measured times; the files above depend on weights, settings and data
+    context_use.json         added by a comparison, as attention.json is; measured again if changed
+    manifest.json            SHA-256 of all of these, and of weights, settings and data
 
 Older versions wrote no manifest; their files are used with a warning.
 """
@@ -33,17 +33,22 @@ from dialog.training.checkpoints.manifest import (
     write_manifest,
 )
 
-METRICS, COST = "metrics.json", "cost.json"
+METRICS = "metrics.json"
+COST = "cost.json"
 FILES = (METRICS, RESPONSES, STATISTICS, COST)
 """Files that an evaluation writes; a changed one is an error."""
 
 
 @contextmanager
-def replacing_evaluation(folder: Path, metrics: Mapping[str, Any], inputs: Mapping[str, str]) -> Iterator[None]:
-    """Write metrics.json and the manifest of an evaluation, after the body has written the other `FILES`.
+def replacing_evaluation(
+    folder: Path, metrics: Mapping[str, Any], inputs: Mapping[str, str]
+) -> Iterator[None]:
+    """Write metrics.json and the manifest of an evaluation, after the body has written the other
+    `FILES`.
 
-    A folder without metrics.json is no evaluation. It is removed before the body, and written after the manifest that
-    lists it, so a process that is killed leaves the old evaluation, the new one or none.
+    A folder without metrics.json is no evaluation. It is removed before the body, and written after
+    the manifest that lists it, so a process that is killed leaves the old evaluation, the new one
+    or none.
 
     Args:
         folder: Folder of the evaluation, created if it is missing.
@@ -73,12 +78,16 @@ def check_evaluation(folder: Path) -> bool:
         return False
     for name in FILES:
         if (folder / name).is_file():
-            check_intact(folder / name, f"restore it from a copy, or remove {folder} and measure again")
+            check_intact(
+                folder / name, f"restore it from a copy, or remove {folder} and measure again"
+            )
     return True
 
 
 def hashes_of(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of the `FILES` of an evaluation, and of its `INPUTS` as far as its manifest lists them."""
+    """Return the SHA-256 of the `FILES` of an evaluation, and of its `INPUTS` as far as its
+    manifest lists them.
+    """
     listed = read_manifest(folder) or {}
     inputs = {name: listed[name] for name in INPUTS if name in listed}
     return inputs | {name: sha256(folder / name) for name in FILES if (folder / name).is_file()}
@@ -88,7 +97,9 @@ def hashes_of(folder: Path) -> dict[str, str]:
 
 
 def read_added(path: Path, *keys: str) -> dict[str, Any] | None:
-    """Read a JSON file that was added to an evaluation; None if it is missing, damaged or changed."""
+    """Read a JSON file that was added to an evaluation; None if it is missing, damaged or
+    changed.
+    """
     try:
         return None if is_intact(path) is False else read_json(path, *keys)
     except UserError:

@@ -30,7 +30,8 @@ class Evaluation:
     Args:
         metrics: Metrics by their key in metrics.json.
         training: Responses of the training split; None if it is unknown.
-        ranks: Rank of the reference among candidates, by the index of the example; None if it is not measured.
+        ranks: Rank of the reference among candidates, by the index of the example; None if it is
+            not measured.
     """
 
     def __init__(
@@ -41,11 +42,16 @@ class Evaluation:
         ranks: Mapping[int, int] | None = None,
     ) -> None:
         self.measurement = Measurement(metrics)
-        self.training, self.ranks = training, ranks
+        self.training = training
+        self.ranks = ranks
         if training is None:
-            self.measurement.left_out["train_copy_ratio"] = "the responses of the training split are not known"
+            self.measurement.left_out["train_copy_ratio"] = (
+                "the responses of the training split are not known"
+            )
         if ranks is None:
-            self.measurement.left_out["hits_1_of_20"] = "the references are not ranked; it takes 20 different ones"
+            self.measurement.left_out["hits_1_of_20"] = (
+                "the references are not ranked; it takes 20 different ones"
+            )
         self.counts: Counter[str] = Counter()
         self.dialogue_ids: list[str] = []
         self.lossless = True
@@ -56,7 +62,8 @@ class Evaluation:
 
     def add(self, answered: Answered) -> dict[str, Any]:
         """Add one example; return its line of responses.jsonl."""
-        example, row = answered.example, answered.row()
+        example = answered.example
+        row = answered.row()
         if self.training is not None:
             row["train_copy"] = int(self.training.contain([row["response"]])[0])
         if self.ranks is not None:
@@ -116,7 +123,10 @@ class Evaluation:
             **results(self.measurement),
         }
         reliability = calibration(self.confidences.tolist())
-        metrics |= {"calibration_error": reliability["error"], "calibration": {"bins": reliability["bins"]}}
+        metrics |= {
+            "calibration_error": reliability["error"],
+            "calibration": {"bins": reliability["bins"]},
+        }
         if questions := self.counts["questions"]:
             metrics["questions"] = questions
         return metrics | (aligned.metrics() if aligned is not None else {})

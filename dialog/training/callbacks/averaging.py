@@ -1,4 +1,6 @@
-"""Averages of the weights, which are validated and saved; training continues with the weights themselves."""
+"""Averages of the weights, which are validated and saved; training continues with the weights
+themselves.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,12 @@ from typing import Any, Protocol
 import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.strategies import DeepSpeedStrategy, FSDPStrategy, ModelParallelStrategy, Strategy
+from lightning.pytorch.strategies import (
+    DeepSpeedStrategy,
+    FSDPStrategy,
+    ModelParallelStrategy,
+    Strategy,
+)
 from torch import Tensor
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
@@ -39,12 +46,15 @@ class Average(Protocol):
 
 
 class Exponential:
-    """Moving average: m <- d m + (1 - d) w at step n; d = decay, or min(decay, (1 + n) / (10 + n)) with warm-up."""
+    """Moving average: m <- d m + (1 - d) w at step n; d = decay, or min(decay, (1 + n) / (10 + n))
+    with warm-up.
+    """
 
     def __init__(self, *, decay: float = 0.999, warmup: bool = True) -> None:
         if not 0 <= decay < 1:
             raise ValueError(f"decay must be at least 0 and below 1, not {decay}")
-        self.decay, self.warmup = decay, warmup
+        self.decay = decay
+        self.warmup = warmup
         self.average: dict[str, Tensor] = {}
         self.steps = 0
 
@@ -52,7 +62,9 @@ class Exponential:
         """Start from the weights themselves, or from a saved average."""
         self.steps = state.get("steps", 0)
         average = state.get("average", weights)
-        self.average = {name: float_copy(average[name]).to(weight.device) for name, weight in weights.items()}
+        self.average = {
+            name: float_copy(average[name]).to(weight.device) for name, weight in weights.items()
+        }
 
     def step(self, weights: Weights) -> None:
         """Move the average towards the weights."""
@@ -75,7 +87,9 @@ class Exponential:
 
 
 class Last:
-    """Mean of the weights at the last ``count`` validations, including the current one; keeps as many copies."""
+    """Mean of the weights at the last ``count`` validations, including the current one; keeps as
+    many copies.
+    """
 
     def __init__(self, *, count: int = 5) -> None:
         if count < 1:
@@ -102,7 +116,11 @@ class Last:
     def mean(self) -> Weights | None:
         """Return the mean of the copies."""
         window = list(self.window.values())
-        return {name: torch.stack([copy[name] for copy in window]).mean(0) for name in window[0]} if window else None
+        return (
+            {name: torch.stack([copy[name] for copy in window]).mean(0) for name in window[0]}
+            if window
+            else None
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Return the copies by step."""
@@ -113,10 +131,12 @@ AVERAGES: Family[Average] = Family("average", {"ema": Exponential, "last": Last}
 
 
 class Averaging(Callback):
-    """Validates an average of the weights and saves it; checkpoints contain the weights themselves as well.
+    """Validates an average of the weights and saves it; checkpoints contain the weights themselves
+    as well.
 
-    ``state_dict`` of best.ckpt and last.ckpt is the average, so best.ckpt and model.safetensors hold the validated
-    weights. A resumed run continues to train the weights themselves. Frozen parameters are not averaged.
+    ``state_dict`` of best.ckpt and last.ckpt is the average, so best.ckpt and model.safetensors
+    hold the validated weights. A resumed run continues to train the weights themselves. Frozen
+    parameters are not averaged.
     """
 
     def __init__(self, average: Average) -> None:
@@ -130,7 +150,9 @@ class Averaging(Callback):
         """Check that each process has all weights."""
         check_not_sharded(trainer.strategy)
 
-    def on_load_checkpoint(self, trainer: Trainer, module: LightningModule, checkpoint: dict[str, Any]) -> None:
+    def on_load_checkpoint(
+        self, trainer: Trainer, module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
         """Replace the average, which Lightning has just loaded, by the weights."""
         saved = checkpoint.get("averaging")
         if saved is not None:
@@ -140,10 +162,16 @@ class Averaging(Callback):
     def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
         """Start the average, from a loaded state if there is one."""
         self.average.start(trained(module), self.state)
-        self.steps, self.state = trainer.global_step, {}
+        self.steps = trainer.global_step
+        self.state = {}
 
     def on_train_batch_end(
-        self, trainer: Trainer, module: LightningModule, outputs: object, batch: object, batch_index: int
+        self,
+        trainer: Trainer,
+        module: LightningModule,
+        outputs: object,
+        batch: object,
+        batch_index: int,
     ) -> None:
         """Update the average after an optimizer step."""
         if trainer.global_step != self.steps:
@@ -167,8 +195,12 @@ class Averaging(Callback):
                 weight.copy_(self.set_aside[name])
             self.set_aside = None
 
-    def on_save_checkpoint(self, trainer: Trainer, module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Save the average as ``state_dict``, under all names of tied parameters, and the weights beside it."""
+    def on_save_checkpoint(
+        self, trainer: Trainer, module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Save the average as ``state_dict``, under all names of tied parameters, and the weights
+        beside it.
+        """
         if self.steps is None:
             return
         weights = self.set_aside or trained(module)
@@ -186,9 +218,14 @@ def build_averaging(component: Component | None) -> list[Callback]:
 
 
 def check_not_sharded(strategy: Strategy) -> None:
-    """Raise UserError for a strategy that shards the weights: an average needs all of them in each process."""
+    """Raise UserError for a strategy that shards the weights: an average needs all of them in each
+    process.
+    """
     if isinstance(strategy, FSDPStrategy | ModelParallelStrategy | DeepSpeedStrategy):
-        raise UserError("checkpoint.averaging needs all weights in each process; remove it or set trainer.strategy=ddp")
+        raise UserError(
+            "checkpoint.averaging needs all weights in each process; remove it or set"
+            " trainer.strategy=ddp"
+        )
 
 
 def trained(module: LightningModule) -> dict[str, Tensor]:

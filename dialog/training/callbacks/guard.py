@@ -28,16 +28,18 @@ class NotFiniteError(DivergedError):
     """Loss or gradient of a step is not finite; ``rows`` of the training split were in it."""
 
     def __init__(self, figures: str, rank: str, rows: Sequence[int]) -> None:
-        self.figures, self.rank, self.rows = figures, rank, rows
+        self.figures = figures
+        self.rank = rank
+        self.rows = rows
         super().__init__(self.describe(list(map(str, rows[:SHOWN])), "rows of the split, from 0"))
 
     def describe(self, examples: Sequence[str], kind: str) -> str:
         """Return one line with the figures, the examples and possible remedies."""
         more = f" and {len(self.rows) - SHOWN} more" if len(self.rows) > SHOWN else ""
         return (
-            f"{self.figures}; stopped before the update, checkpoints are of good steps; training examples{self.rank} "
-            f"({kind}): {', '.join(examples)}{more}; lower optimizer.lr, set trainer.gradient_clip_val, or check these "
-            "examples"
+            f"{self.figures}; stopped before the update, checkpoints are of good steps; training"
+            f" examples{self.rank} ({kind}): {', '.join(examples)}{more}; lower optimizer.lr, set"
+            " trainer.gradient_clip_val, or check these examples"
         )
 
 
@@ -57,7 +59,9 @@ def with_example_ids(names: Names) -> Iterator[None]:
             ids = names("train", shown)
         if not ids:
             raise
-        raise DivergedError(error.describe([ids.get(row, f"row {row}") for row in shown], "dialogue#turn")) from error
+        raise DivergedError(
+            error.describe([ids.get(row, f"row {row}") for row in shown], "dialogue#turn")
+        ) from error
 
 
 class PendingStep(NamedTuple):
@@ -73,13 +77,14 @@ class PendingStep(NamedTuple):
 class Guard(Callback):
     """Stops a training whose loss or gradient is not finite, and names the examples of that step.
 
-    The law: when it raises, weights and optimizer are those of the previous step, and no validation or checkpoint has
-    followed. Loss and norm are those of all ranks, so all stop together.
+    The law: when it raises, weights and optimizer are those of the previous step, and no validation
+    or checkpoint has followed. Loss and norm are those of all ranks, so all stop together.
 
-    Reading a number from a GPU blocks the host. So a fused optimizer on CUDA skips the update on the device
-    (``found_inf``), and the host checks one step later what was copied meanwhile; otherwise, and with sharded
-    parameters, it checks at once. A gradient scaler finds its scale by infinite gradients: it skips such steps itself,
-    they count as steps, and only `SKIPS` of them in a row raise.
+    Reading a number from a GPU blocks the host. So a fused optimizer on CUDA skips the update on
+    the device (``found_inf``), and the host checks one step later what was copied meanwhile;
+    otherwise, and with sharded parameters, it checks at once. A gradient scaler finds its scale by
+    infinite gradients: it skips such steps itself, they count as steps, and only `SKIPS` of them in
+    a row raise.
     """
 
     def __init__(self) -> None:
@@ -89,9 +94,13 @@ class Guard(Callback):
 
     def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
         """Forget an interrupted training."""
-        self.batches, self.pending, self.skipped = [], None, 0
+        self.batches = []
+        self.pending = None
+        self.skipped = 0
 
-    def on_train_batch_start(self, trainer: Trainer, module: LightningModule, batch: Batch, batch_index: int) -> None:
+    def on_train_batch_start(
+        self, trainer: Trainer, module: LightningModule, batch: Batch, batch_index: int
+    ) -> None:
         """Remember the batches of the coming update."""
         self.batches.append(batch)
 
@@ -99,7 +108,9 @@ class Guard(Callback):
         """Check the last step before its weights are validated."""
         self.check_pending(module)
 
-    def on_save_checkpoint(self, trainer: Trainer, module: LightningModule, checkpoint: dict[str, Any]) -> None:
+    def on_save_checkpoint(
+        self, trainer: Trainer, module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
         """Check the last step before it is saved."""
         self.check_pending(module)
 
@@ -108,7 +119,13 @@ class Guard(Callback):
         self.check_pending(module)
 
     def check_step(
-        self, module: LightningModule, optimizer: Optimizer, means: Mapping[str, Tensor], norm: Tensor, *, scaled: bool
+        self,
+        module: LightningModule,
+        optimizer: Optimizer,
+        means: Mapping[str, Tensor],
+        norm: Tensor,
+        *,
+        scaled: bool,
     ) -> None:
         """Check a step before its update.
 
@@ -123,8 +140,12 @@ class Guard(Callback):
             NotFiniteError: this step or the previous one is not finite.
         """
         self.check_pending(module)
-        values = torch.stack([means["loss"], means["objective"], norm.to(means["loss"].dtype)]).detach()
-        skippable = scaled or (getattr(optimizer, "_step_supports_amp_scaling", False) and not is_sharded(module))
+        values = torch.stack(
+            [means["loss"], means["objective"], norm.to(means["loss"].dtype)]
+        ).detach()
+        skippable = scaled or (
+            getattr(optimizer, "_step_supports_amp_scaling", False) and not is_sharded(module)
+        )
         later = runs_ahead(values) and skippable
         if later and not scaled:
             optimizer.found_inf = (~values.isfinite().all()).float()  # type: ignore[attr-defined]  # as torch's scaler
@@ -139,7 +160,8 @@ class Guard(Callback):
         Raises:
             NotFiniteError: the step is not finite.
         """
-        step, self.pending = self.pending, None
+        step = self.pending
+        self.pending = None
         if step is None:
             return
         if step.arrived is not None:
@@ -154,7 +176,9 @@ class Guard(Callback):
 
 
 def runs_ahead(values: Tensor) -> bool:
-    """Return whether the host runs ahead of a tensor's device, so that reading the tensor blocks."""
+    """Return whether the host runs ahead of a tensor's device, so that reading the tensor
+    blocks.
+    """
     return values.is_cuda
 
 
@@ -171,8 +195,15 @@ def _to_host(values: Tensor) -> tuple[Tensor, torch.cuda.Event | None]:
 def _not_finite(module: LightningModule, step: PendingStep, values: list[float]) -> NotFiniteError:
     loss, objective, norm = values
     rank = f" of process {module.global_rank}" if module.trainer.world_size > 1 else ""
-    skipped = f" (the last of {SKIPS} steps in a row that the gradient scaler skipped)" if step.scaled else ""
-    figures = f"step {step.number}{skipped}: loss {loss:g}, objective {objective:g}, gradient norm {norm:g}"
+    skipped = (
+        f" (the last of {SKIPS} steps in a row that the gradient scaler skipped)"
+        if step.scaled
+        else ""
+    )
+    figures = (
+        f"step {step.number}{skipped}: loss {loss:g}, objective {objective:g}, gradient norm"
+        f" {norm:g}"
+    )
     return NotFiniteError(figures, rank, _rows(module, step.batches))
 
 
@@ -194,4 +225,6 @@ def _rows(module: LightningModule, batches: list[Batch]) -> list[int]:
 
 def _one(batch: Batch, place: int) -> Batch:
     """Return one example of a batch, padded as in the batch."""
-    return batch._replace(source=batch.source[place : place + 1], target=batch.target[place : place + 1])
+    return batch._replace(
+        source=batch.source[place : place + 1], target=batch.target[place : place + 1]
+    )

@@ -15,10 +15,11 @@ from dialog.training.distributed.local_launcher import end_local_processes
 
 
 class HeartbeatCallback(Callback):
-    """Ends training in all processes, within a minute, when one of them failed, was killed or was stopped.
+    """Ends training in all processes, within a minute, when one of them failed, was killed or was
+    stopped.
 
-    A process counts as stopped after ``DIALOG_SILENCE`` seconds (default 30) without a beat. Does nothing with one
-    process.
+    A process counts as stopped after ``DIALOG_SILENCE`` seconds (default 30) without a beat. Does
+    nothing with one process.
     """
 
     heartbeat: Heartbeat | None = None
@@ -28,7 +29,9 @@ class HeartbeatCallback(Callback):
         if trainer.world_size == 1 or self.heartbeat is not None:
             return
         server = socket.create_server(("", 0)) if trainer.is_global_zero else None
-        invitation = (server.getsockname()[1], secrets.token_hex(16)) if server is not None else (0, "")
+        invitation = (
+            (server.getsockname()[1], secrets.token_hex(16)) if server is not None else (0, "")
+        )
         port, secret = trainer.strategy.broadcast(invitation)
         self.heartbeat = Heartbeat(
             Address(trainer.global_rank, os.getpid(), socket.gethostname()),
@@ -47,7 +50,9 @@ class HeartbeatCallback(Callback):
             self.heartbeat.leave()
             self.heartbeat = None
 
-    def on_exception(self, trainer: Trainer, module: LightningModule, exception: BaseException) -> None:
+    def on_exception(
+        self, trainer: Trainer, module: LightningModule, exception: BaseException
+    ) -> None:
         """Send the error to the other processes, and wait for those that were started here.
 
         Raises:
@@ -59,12 +64,15 @@ class HeartbeatCallback(Callback):
             end_local_processes(trainer)
 
     def _report(self, exception: BaseException) -> None:
-        heartbeat, self.heartbeat = self.heartbeat, None
+        heartbeat = self.heartbeat
+        self.heartbeat = None
         if heartbeat is None:
             return
         if not isinstance(exception, Exception):  # a signal, which all processes handle
             heartbeat.leave()
-        elif isinstance(exception, RuntimeError) and heartbeat.failed.wait(3):  # usually a broken collective
+        elif isinstance(exception, RuntimeError) and heartbeat.failed.wait(
+            3
+        ):  # usually a broken collective
             raise LostProcessError(heartbeat.cause) from exception
         else:
             heartbeat.fail(f"{type(exception).__name__}: {exception}")

@@ -1,4 +1,6 @@
-"""Memory of training: test of the largest batches before the first epoch, and out-of-memory errors."""
+"""Memory of training: test of the largest batches before the first epoch, and out-of-memory
+errors.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +36,10 @@ log = logging.getLogger("dialog")
 class Memory(Callback):
     """Runs the heaviest batches before the first epoch; on out-of-memory, names the batch.
 
-    The heaviest batches are those with the most tokens and with the most target tokens, padding included. They run
-    forward and backward as in a step, but weights, gradients, random numbers and counts stay as they were. One line
-    states peak memory, target tokens per second, and the duration of training if cost is proportional to padded tokens.
+    The heaviest batches are those with the most tokens and with the most target tokens, padding
+    included. They run forward and backward as in a step, but weights, gradients, random numbers and
+    counts stay as they were. One line states peak memory, target tokens per second, and the
+    duration of training if cost is proportional to padded tokens.
 
     Args:
         preflight: Run the heaviest batches.
@@ -64,15 +67,24 @@ class Memory(Callback):
             seconds = time.monotonic() - started
         self._log(trainer, module, most_tokens, seconds, relative_cost)
 
-    def on_train_batch_start(self, trainer: Trainer, module: LightningModule, batch: Batch, batch_index: int) -> None:
-        """Remember the current batch."""
-        self.batch, self.split = batch, "train"
-
-    def on_validation_batch_start(
-        self, trainer: Trainer, module: LightningModule, batch: Batch, batch_index: int, dataloader_index: int = 0
+    def on_train_batch_start(
+        self, trainer: Trainer, module: LightningModule, batch: Batch, batch_index: int
     ) -> None:
         """Remember the current batch."""
-        self.batch, self.split = batch, "validation"
+        self.batch = batch
+        self.split = "train"
+
+    def on_validation_batch_start(
+        self,
+        trainer: Trainer,
+        module: LightningModule,
+        batch: Batch,
+        batch_index: int,
+        dataloader_index: int = 0,
+    ) -> None:
+        """Remember the current batch."""
+        self.batch = batch
+        self.split = "validation"
 
     @contextmanager
     def explained(self, names: Names, *, remedy: str) -> Iterator[None]:
@@ -87,13 +99,19 @@ class Memory(Callback):
             if self.batch is None or not (isinstance(error, MemoryError) or out_of_memory(error)):
                 raise
             traceback.clear_frames(error.__traceback__)  # their variables hold the memory
-            raise UserError(f"out of memory with {self._described(self.batch, names)}; {remedy}") from error
+            raise UserError(
+                f"out of memory with {self._described(self.batch, names)}; {remedy}"
+            ) from error
 
     def _run(self, trainer: Trainer, module: LightningModule, batch: Batch) -> None:
         """Run one batch forward and backward, as in a training step."""
         self.batch = batch
         strategy = trainer.strategy
-        no_sync = strategy.block_backward_sync() if isinstance(strategy, ParallelStrategy) else nullcontext()
+        no_sync = (
+            strategy.block_backward_sync()
+            if isinstance(strategy, ParallelStrategy)
+            else nullcontext()
+        )
         with no_sync:
             loss = strategy.training_step(strategy.batch_to_device(batch), 0)
             assert isinstance(loss, torch.Tensor)
@@ -103,12 +121,18 @@ class Memory(Callback):
             torch.cuda.synchronize(module.device)
 
     def _log(
-        self, trainer: Trainer, module: LightningModule, batch: Batch, seconds: float, relative_cost: float
+        self,
+        trainer: Trainer,
+        module: LightningModule,
+        batch: Batch,
+        seconds: float,
+        relative_cost: float,
     ) -> None:
         rate = torch.tensor(batch.target_tokens / seconds, device=module.device)
         rate = trainer.strategy.reduce(rate, reduce_op="sum")
         figures = (
-            f"{shape(batch)}: peak memory {peak_memory(module.device) / 2**30:.2f} GiB, {rate:,.0f} target tokens/s"
+            f"{shape(batch)}: peak memory {peak_memory(module.device) / 2**30:.2f} GiB, {rate:,.0f}"
+            " target tokens/s"
         )
         steps = trainer.estimated_stepping_batches - trainer.global_step
         if 0 < steps < float("inf"):
@@ -137,7 +161,8 @@ def shape(batch: Batch) -> str:
 def untouched(module: DialogModule) -> Iterator[None]:
     """Log nothing; restore gradients, random numbers and counts afterwards."""
     gradients = [(parameter, parameter.grad) for parameter in module.parameters()]
-    tokens, sums = module.target_tokens, module.step_sums
+    tokens = module.target_tokens
+    sums = module.step_sums
     module.step_sums = StepSums()
     for parameter, _ in gradients:
         parameter.grad = None
@@ -147,11 +172,18 @@ def untouched(module: DialogModule) -> Iterator[None]:
             yield
     finally:
         del vars(module)["log"]
-        module.target_tokens, module.step_sums = tokens, sums
+        module.target_tokens = tokens
+        module.step_sums = sums
         for parameter, gradient in gradients:
             parameter.grad = gradient
 
 
 def out_of_memory(error: RuntimeError) -> bool:
-    """Return whether an error is out-of-memory: on a GPU, in torch's CPU allocator, or in the system's."""
-    return isinstance(error, torch.OutOfMemoryError) or is_oom_error(error) or "not enough memory" in str(error)
+    """Return whether an error is out-of-memory: on a GPU, in torch's CPU allocator, or in the
+    system's.
+    """
+    return (
+        isinstance(error, torch.OutOfMemoryError)
+        or is_oom_error(error)
+        or "not enough memory" in str(error)
+    )

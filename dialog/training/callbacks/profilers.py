@@ -11,7 +11,9 @@ from dialog.config.components import Family, build
 
 
 class OperatorProfiler(PyTorchProfiler):
-    """Profiles operators of five training steps; Lightning's class would replace them by the last validation's."""
+    """Profiles operators of five training steps; Lightning's class would replace them by the last
+    validation's.
+    """
 
     STEP_FUNCTIONS = frozenset({"training_step"})  # type: ignore[assignment]  # a set in Lightning, which does not change it
 
@@ -19,7 +21,9 @@ class OperatorProfiler(PyTorchProfiler):
 def operators(dirpath: Path, filename: str) -> Profiler:
     """Return a profiler of training steps 4 to 8: operators by cost, and a trace."""
     steps = schedule(wait=2, warmup=1, active=5, repeat=1)
-    return OperatorProfiler(dirpath=dirpath, filename=filename, row_limit=40, schedule=steps, acc_events=True)
+    return OperatorProfiler(
+        dirpath=dirpath, filename=filename, row_limit=40, schedule=steps, acc_events=True
+    )
 
 
 PROFILERS: Family[Profiler] = Family(
@@ -31,7 +35,9 @@ PROFILERS: Family[Profiler] = Family(
 
 
 def build_profiler(name: str | None, folder: Path) -> Profiler | None:
-    """Return a profiler that writes ``profile/fit-<name>.txt``; pytorch also a trace for Chrome or Perfetto."""
+    """Return a profiler that writes ``profile/fit-<name>.txt``; pytorch also a trace for Chrome or
+    Perfetto.
+    """
     if name is None:
         return None
     return build(PROFILERS, {"name": name}, dirpath=folder / "profile", filename=name)

@@ -22,7 +22,9 @@ REFRESH = 0.2
 
 
 class Throughput(Callback):
-    """Logs ``train/tokens`` (target tokens so far) and ``train/tokens_per_second``, over all ranks."""
+    """Logs ``train/tokens`` (target tokens so far) and ``train/tokens_per_second``, over all
+    ranks.
+    """
 
     def __init__(self) -> None:
         self.last = (0.0, 0)
@@ -38,17 +40,29 @@ class Throughput(Callback):
         self.last = (time.monotonic(), _tokens(module))
 
     def on_train_batch_end(
-        self, trainer: Trainer, module: LightningModule, outputs: object, batch: Batch, batch_index: int
+        self,
+        trainer: Trainer,
+        module: LightningModule,
+        outputs: object,
+        batch: Batch,
+        batch_index: int,
     ) -> None:
-        """Log after the last micro-batch of a logging step; at other steps ranks exchange nothing."""
-        steps, self.steps = self.steps, trainer.global_step
+        """Log after the last micro-batch of a logging step; at other steps ranks exchange
+        nothing.
+        """
+        steps = self.steps
+        self.steps = trainer.global_step
         if self.steps == steps or not is_logging_step(trainer):
             return
         tokens = _tokens(module)
         started, before = self.last
         rate = (tokens - before) / max(time.monotonic() - started, 1e-9)
         for name, value in (("train/tokens", tokens), ("train/tokens_per_second", rate)):
-            number = torch.tensor(value, dtype=torch.float64, device=module.device if trainer.world_size > 1 else "cpu")
+            number = torch.tensor(
+                value,
+                dtype=torch.float64,
+                device=module.device if trainer.world_size > 1 else "cpu",
+            )
             module.log(name, number, batch_size=1, reduce_fx="sum", sync_dist=True)
         self.last = (time.monotonic(), tokens)
 
@@ -59,7 +73,9 @@ def _tokens(module: LightningModule) -> int:
 
 
 class Progress(Callback):
-    """Bar with loss, tokens per second and time left; without a terminal, a line every `EVERY` seconds."""
+    """Bar with loss, tokens per second and time left; without a terminal, a line every `EVERY`
+    seconds.
+    """
 
     def __init__(self) -> None:
         self.bar: tqdm[Any] | None = None
@@ -72,12 +88,24 @@ class Progress(Callback):
             total = int(steps) if steps != float("inf") and steps > 0 else None
             plain = not sys.stderr.isatty()
             done = trainer.global_step
-            options: dict[str, Any] = {"total": total, "initial": done, "unit": "step", "dynamic_ncols": True}
+            options: dict[str, Any] = {
+                "total": total,
+                "initial": done,
+                "unit": "step",
+                "dynamic_ncols": True,
+            }
             self.bar = tqdm(**options, disable=plain or None, leave=False)
-            self.began, self.total, self.first = time.monotonic(), total, done
+            self.began = time.monotonic()
+            self.total = total
+            self.first = done
 
     def on_train_batch_end(
-        self, trainer: Trainer, module: LightningModule, outputs: object, batch: Batch, batch_index: int
+        self,
+        trainer: Trainer,
+        module: LightningModule,
+        outputs: object,
+        batch: Batch,
+        batch_index: int,
     ) -> None:
         """Update the bar, not at every step: the values are read from the device."""
         if self.bar is None or trainer.global_step == self.bar.n:
@@ -107,12 +135,18 @@ class Progress(Callback):
         if self.bar is not None:
             self.bar.close()
 
-    def on_exception(self, trainer: Trainer, module: LightningModule, exception: BaseException) -> None:
+    def on_exception(
+        self, trainer: Trainer, module: LightningModule, exception: BaseException
+    ) -> None:
         """Close the bar."""
         self.on_train_end(trainer, module)
 
     def _print_line(self, step: int, values: dict[str, str], now: float) -> None:
-        left = f", {(self.total - step) * (now - self.began) / (step - self.first):.0f} s left" if self.total else ""
+        left = (
+            f", {(self.total - step) * (now - self.began) / (step - self.first):.0f} s left"
+            if self.total
+            else ""
+        )
         of = f"/{self.total}" if self.total else ""
         figures = ", ".join(f"{key} {value}" for key, value in values.items())
         print(f"step {step}{of}: {figures}{left}", file=sys.stderr, flush=True)  # noqa: T201 - progress

@@ -12,16 +12,21 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 class Reseed(Callback):
     """Seeds all random generators at each batch, from the seed and the number of the batch.
 
-    Dropout, noise and sampled tokens are then the same in a resumed run, and checkpoints hold no generator's state.
-    Batches are counted over all ranks: a step is the same for any split of its batches (see `Plan`).
+    Dropout, noise and sampled tokens are then the same in a resumed run, and checkpoints hold no
+    generator's state. Batches are counted over all ranks: a step is the same for any split of its
+    batches (see `Plan`).
     """
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
 
-    def on_train_batch_start(self, trainer: Trainer, module: LightningModule, batch: object, batch_index: int) -> None:
+    def on_train_batch_start(
+        self, trainer: Trainer, module: LightningModule, batch: object, batch_index: int
+    ) -> None:
         """Seed the generators."""
-        reseed(self.seed, trainer.fit_loop.total_batch_idx * trainer.world_size + trainer.global_rank)
+        reseed(
+            self.seed, trainer.fit_loop.total_batch_idx * trainer.world_size + trainer.global_rank
+        )
 
 
 def reseed(*numbers: int) -> None:

@@ -21,16 +21,19 @@ UNITS = ("days", "hours", "minutes", "seconds")
 
 
 class Clock(Timer):
-    """Ends training with the optimizer step in which its duration passes; a resumed run has the remaining time.
+    """Ends training with the optimizer step in which its duration passes; a resumed run has the
+    remaining time.
 
-    Validation counts, except the last one, which the trainer runs before it stops. The time is read before the update,
-    so that the step is logged like every last step.
+    Validation counts, except the last one, which the trainer runs before it stops. The time is read
+    before the update, so that the step is logged like every last step.
     """
 
     def __init__(self, duration: timedelta) -> None:
         super().__init__(duration, verbose=False)
 
-    def on_before_optimizer_step(self, trainer: Trainer, module: LightningModule, optimizer: Optimizer) -> None:
+    def on_before_optimizer_step(
+        self, trainer: Trainer, module: LightningModule, optimizer: Optimizer
+    ) -> None:
         """Set ``should_stop`` if the time is over."""
         super().on_train_batch_end(trainer)
 
@@ -39,7 +42,8 @@ class Clock(Timer):
 
 
 def build_clock(max_time: object) -> list[Timer]:
-    """Build the callback of ``trainer.max_time``, if it is set: DD:HH:MM:SS, or {hours: 8, minutes: 30}.
+    """Build the callback of ``trainer.max_time``, if it is set: DD:HH:MM:SS, or {hours: 8, minutes:
+    30}.
 
     Raises:
         UserError: another format, or a duration of 0.
@@ -53,14 +57,21 @@ def build_clock(max_time: object) -> list[Timer]:
     else:
         parts = {}
     if not all(isinstance(part, int | float) for part in parts.values()) or not any(parts.values()):
-        raise UserError(f"max_time must be DD:HH:MM:SS, such as 00:08:30:00, or {{hours: 8.5}}, not {max_time!r}")
+        raise UserError(
+            "max_time must be DD:HH:MM:SS, such as 00:08:30:00, or {hours: 8.5}, not"
+            f" {max_time!r}"
+        )
     return [Clock(timedelta(**parts))]
 
 
 class LastStep(Callback):
-    """Logs the step at which ``max_steps`` or ``max_epochs`` ends training, also between two logging steps."""
+    """Logs the step at which ``max_steps`` or ``max_epochs`` ends training, also between two
+    logging steps.
+    """
 
-    def on_before_optimizer_step(self, trainer: Trainer, module: LightningModule, optimizer: Optimizer) -> None:
+    def on_before_optimizer_step(
+        self, trainer: Trainer, module: LightningModule, optimizer: Optimizer
+    ) -> None:
         """Set ``should_stop``, upon which module and trainer log this step."""
         last = trainer.is_last_batch and trainer.current_epoch + 1 == trainer.max_epochs
         if last or trainer.global_step + 1 == trainer.max_steps:
@@ -68,7 +79,9 @@ class LastStep(Callback):
 
 
 class Patience(EarlyStopping):
-    """Early stopping that keeps the recipe's patience when a run is resumed with a different value."""
+    """Early stopping that keeps the recipe's patience when a run is resumed with a different
+    value.
+    """
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load all but the patience."""

@@ -26,7 +26,9 @@ class BatchShape(NamedTuple):
 
 @dataclass(frozen=True)
 class TimedStep:
-    """Optimizer step, from the end of the previous one: loading, forward, backward, update and logging."""
+    """Optimizer step, from the end of the previous one: loading, forward, backward, update and
+    logging.
+    """
 
     seconds: float
     loading: float
@@ -63,7 +65,12 @@ class Stopwatch(Callback):
         self._marks.append(_now(module.device))
 
     def on_train_batch_end(
-        self, trainer: Trainer, module: LightningModule, outputs: object, batch: Batch, batch_index: int
+        self,
+        trainer: Trainer,
+        module: LightningModule,
+        outputs: object,
+        batch: Batch,
+        batch_index: int,
     ) -> None:
         """Add a batch; the last one of a step ends it."""
         self._batches[-1] += (_shape(batch),)
@@ -80,7 +87,9 @@ class Stopwatch(Callback):
         """Return every completed step."""
         spans = [_between(*pair) for pair in zip(self._marks, self._marks[1:], strict=False)]
         loaded = [end - start for start, end in zip(self._loaded, self._loaded[1:], strict=False)]
-        return [TimedStep(*values) for values in zip(spans, loaded, self._batches[:-1], strict=True)]
+        return [
+            TimedStep(*values) for values in zip(spans, loaded, self._batches[:-1], strict=True)
+        ]
 
 
 class Loading(Profiler):

@@ -19,11 +19,12 @@ class PrunedError(Exception):
 
 
 class TrialWatch(Callback):
-    """Records the objective at each validation and the cost so far; prunes when ``stop`` returns true.
+    """Records the objective at each validation and the cost so far; prunes when ``stop`` returns
+    true.
 
     Args:
-        stop: Called with the number of a validation (from 1), its value, and the fraction of the trial's steps that
-            are done (0 if time alone limits the trial); true ends training.
+        stop: Called with the number of a validation (from 1), its value, and the fraction of the
+            trial's steps that are done (0 if time alone limits the trial); true ends training.
 
     Raises:
         PrunedError: ``stop`` returned true.
@@ -41,11 +42,17 @@ class TrialWatch(Callback):
         return min((value for value in self.values if math.isfinite(value)), default=math.inf)
 
     def on_train_batch_end(
-        self, trainer: Trainer, module: LightningModule, outputs: object, batch: object, batch_index: int
+        self,
+        trainer: Trainer,
+        module: LightningModule,
+        outputs: object,
+        batch: object,
+        batch_index: int,
     ) -> None:
         """Count steps and tokens."""
         assert isinstance(module, DialogModule)
-        self.steps, self.target_tokens = trainer.global_step, module.target_tokens
+        self.steps = trainer.global_step
+        self.target_tokens = module.target_tokens
 
     def on_validation_end(self, trainer: Trainer, module: LightningModule) -> None:
         """Record the objective and prune if ``stop`` returns true."""

@@ -56,9 +56,10 @@ def monitor_named(name: str) -> Monitor:
 class BestAndLast(Checkpoint):
     """Writes ``best.ckpt`` at the best validation, and ``last.ckpt``, which a run resumes from.
 
-    best.ckpt holds the weights as they were validated; a value that is not finite is never the best.
-    `exact_loop.ExactEpochLoop` saves last.ckpt between steps: after a validation, and every n steps if set. The best is
-    written first, so that last.ckpt never refers to a best checkpoint that does not exist.
+    best.ckpt holds the weights as they were validated; a value that is not finite is never the
+    best. `exact_loop.ExactEpochLoop` saves last.ckpt between steps: after a validation, and every n
+    steps if set. The best is written first, so that last.ckpt never refers to a best checkpoint
+    that does not exist.
 
     Args:
         folder: Folder of the checkpoints.
@@ -70,7 +71,12 @@ class BestAndLast(Checkpoint):
     state_key = "Checkpoints"  # in checkpoints; must not change
 
     def __init__(
-        self, folder: Path, *, monitor: Monitor, every_n_steps: int | None = None, ends: Sequence[object] = ()
+        self,
+        folder: Path,
+        *,
+        monitor: Monitor,
+        every_n_steps: int | None = None,
+        ends: Sequence[object] = (),
     ) -> None:
         self.folder = folder
         self.monitor = monitor
@@ -108,7 +114,9 @@ class BestAndLast(Checkpoint):
         """Return the best value, and whether training has ended."""
         return {"best": self.best, "stopping": self.stopping, "ends": self.ends}
 
-    def on_load_checkpoint(self, trainer: Trainer, module: LightningModule, checkpoint: dict[str, Any]) -> None:
+    def on_load_checkpoint(
+        self, trainer: Trainer, module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
         """Restore the best value; stop again if training had ended by the same settings."""
         state = checkpoint["callbacks"][self.state_key]
         self.best = state["best"]

@@ -14,10 +14,18 @@ import torch
 from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
 
 from dialog.errors import UserError
-from dialog.training.checkpoints.manifest import MANIFEST, is_intact, list_files, remove_temporaries, replacing_listed
+from dialog.training.checkpoints.manifest import (
+    MANIFEST,
+    is_intact,
+    list_files,
+    remove_temporaries,
+    replacing_listed,
+)
 from dialog.version import __version__
 
-LAST, PREVIOUS, BEST = "last.ckpt", "previous.ckpt", "best.ckpt"
+LAST = "last.ckpt"
+PREVIOUS = "previous.ckpt"
+BEST = "best.ckpt"
 FORMAT = 1
 """Format of checkpoints that are written, and the newest that can be read."""
 
@@ -25,10 +33,11 @@ log = logging.getLogger("dialog")
 
 
 class SafeCheckpointIO(CheckpointIO):
-    """Lightning's checkpoints as ``torch.save`` files, replaced atomically and loaded without running code.
+    """Lightning's checkpoints as ``torch.save`` files, replaced atomically and loaded without
+    running code.
 
-    The manifest beside them lists the SHA-256 of each, so a kill at any moment costs at most the file being written.
-    The old ``last.ckpt`` is kept as ``previous.ckpt``.
+    The manifest beside them lists the SHA-256 of each, so a kill at any moment costs at most the
+    file being written. The old ``last.ckpt`` is kept as ``previous.ckpt``.
 
     Args:
         on_best: Called with the content of each new ``best.ckpt``.
@@ -38,7 +47,10 @@ class SafeCheckpointIO(CheckpointIO):
         self.on_best = on_best
 
     def save_checkpoint(
-        self, checkpoint: dict[str, Any], path: str | os.PathLike[str], storage_options: object = None
+        self,
+        checkpoint: dict[str, Any],
+        path: str | os.PathLike[str],
+        storage_options: object = None,
     ) -> None:
         """Write a checkpoint of plain types and tensors.
 
@@ -49,7 +61,9 @@ class SafeCheckpointIO(CheckpointIO):
         marked = {**checkpoint, "dialog": {"format": FORMAT, "version": __version__}}
         with saving(target, target.parent.parent):
             target.parent.mkdir(parents=True, exist_ok=True)
-            with replacing_listed(target, previous=PREVIOUS if target.name == LAST else None) as new:
+            with replacing_listed(
+                target, previous=PREVIOUS if target.name == LAST else None
+            ) as new:
                 write(marked, new)
         if self.on_best is not None and target.name == BEST:
             self.on_best(checkpoint)
@@ -57,7 +71,7 @@ class SafeCheckpointIO(CheckpointIO):
     def load_checkpoint(
         self,
         path: str | os.PathLike[str],
-        map_location: Any = lambda storage, location: storage,  # noqa: ANN401 - Lightning's type
+        map_location: Any = lambda storage, location: storage,
         weights_only: bool | None = True,
     ) -> dict[str, Any]:
         """Read an intact checkpoint of plain types and tensors, whatever ``weights_only`` is.
@@ -71,21 +85,28 @@ class SafeCheckpointIO(CheckpointIO):
         damage = self.damage(source)
         if damage and source.name == LAST and not self.damage(source.with_name(PREVIOUS)):
             log.warning("WARNING: %s; resuming from the previous checkpoint, %s", damage, PREVIOUS)
-            source, damage = source.with_name(PREVIOUS), None
+            source = source.with_name(PREVIOUS)
+            damage = None
         if damage:
             raise UserError(f"{damage}; without an intact checkpoint this run cannot be resumed")
         try:
-            checkpoint: dict[str, Any] = torch.load(source, map_location=map_location, weights_only=True)
+            checkpoint: dict[str, Any] = torch.load(
+                source, map_location=map_location, weights_only=True
+            )
         except Exception as error:  # torch raises errors of many kinds
             reason = " ".join(str(error).split())[:300]
-            if type(error).__name__ == "UnpicklingError":  # its message advises to run the file's code
-                reason = "it holds objects other than tensors and plain types; train again, or restore it from a copy"
+            # its message advises to run the file's code
+            if type(error).__name__ == "UnpicklingError":
+                reason = (
+                    "it holds objects other than tensors and plain types; train again, or restore"
+                    " it from a copy"
+                )
             raise UserError(f"{source}: cannot be loaded, {reason}") from error
         written = checkpoint.pop("dialog", {"format": FORMAT, "version": __version__})
         if written["format"] > FORMAT:
             raise UserError(
-                f"{source}: has format {written['format']}, written by dialog {written['version']}; this is dialog "
-                f"{__version__}, which reads formats up to {FORMAT}; update it"
+                f"{source}: has format {written['format']}, written by dialog {written['version']};"
+                f" this is dialog {__version__}, which reads formats up to {FORMAT}; update it"
             )
         return checkpoint
 
@@ -94,7 +115,9 @@ class SafeCheckpointIO(CheckpointIO):
         Path(path).unlink(missing_ok=True)
 
     def damage(self, path: Path) -> str | None:
-        """Return what is wrong with a checkpoint, or None; without a manifest, check the file's own checksums."""
+        """Return what is wrong with a checkpoint, or None; without a manifest, check the file's own
+        checksums.
+        """
         if not path.is_file():
             return f"{path}: does not exist"
         try:
@@ -108,7 +131,9 @@ class SafeCheckpointIO(CheckpointIO):
 
 
 def write(checkpoint: dict[str, Any], path: Path) -> None:
-    """Write a ``torch.save`` file; torch hides the error of the disk behind its own, which is raised here."""
+    """Write a ``torch.save`` file; torch hides the error of the disk behind its own, which is
+    raised here.
+    """
     try:
         with path.open("wb") as file:
             torch.save(checkpoint, file)
@@ -121,15 +146,20 @@ def write(checkpoint: dict[str, Any], path: Path) -> None:
 
 @contextmanager
 def saving(path: Path, run: Path) -> Iterator[None]:
-    """Raise UserError for a disk that is full, read-only or broken, with the command that resumes the run."""
+    """Raise UserError for a disk that is full, read-only or broken, with the command that resumes
+    the run.
+    """
     try:
         yield
     except (OSError, RuntimeError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or " ".join(str(error).split())[:200]
+        reason = (error.strerror if isinstance(error, OSError) else None) or " ".join(
+            str(error).split()
+        )[:200]
         previous = path.exists() or (path.name == LAST and path.with_name(PREVIOUS).exists())
         raise UserError(
-            f"{path}: cannot be saved ({reason}); {'the previous one is intact; ' if previous else ''}free or repair "
-            f"the disk and continue with: dialog-seq2seq train --resume {run}"
+            f"{path}: cannot be saved ({reason});"
+            f" {'the previous one is intact; ' if previous else ''}free or repair the disk and"
+            f" continue with: dialog-seq2seq train --resume {run}"
         ) from error
 
 
@@ -139,15 +169,22 @@ def newest(folder: Path) -> Path | None:
 
 
 def clean_up(folder: Path) -> None:
-    """Remove temporary files of killed saves, and rewrite the manifest for the intact checkpoints."""
+    """Remove temporary files of killed saves, and rewrite the manifest for the intact
+    checkpoints.
+    """
     remove_temporaries(folder, ["*.ckpt"])
     storage = SafeCheckpointIO()
     if folder.is_dir():
-        list_files(folder, [path.name for path in sorted(folder.glob("*.ckpt")) if storage.damage(path) is None])
+        list_files(
+            folder,
+            [path.name for path in sorted(folder.glob("*.ckpt")) if storage.damage(path) is None],
+        )
 
 
 def checksums_match(path: Path) -> bool:
-    """Return whether a file is a ZIP archive, as ``torch.save`` writes, whose members match their CRC-32."""
+    """Return whether a file is a ZIP archive, as ``torch.save`` writes, whose members match their
+    CRC-32.
+    """
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.testzip() is None

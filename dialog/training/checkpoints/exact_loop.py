@@ -1,8 +1,9 @@
 """Training loops that resume exactly at the step of a checkpoint.
 
-Lightning 2.6 writes checkpoints at many points of a step and guesses the point when it loads; from several it repeats a
-batch, skips a validation or loses a line of the record. Here there are two points: after a step and its validation, and
-on a signal before the step's validation, which is then pending.
+Lightning 2.6 writes checkpoints at many points of a step and guesses the point when it loads; from
+several it repeats a batch, skips a validation or loses a line of the record. Here there are two
+points: after a step and its validation, and on a signal before the step's validation, which is then
+pending.
 """
 
 from __future__ import annotations
@@ -18,9 +19,13 @@ from dialog.training.lightning_internals import DataFetcher, EpochLoop, EpochsLo
 
 
 class ExactEpochLoop(EpochLoop):
-    """Loop over the batches of an epoch that saves and handles signals between two optimizer steps."""
+    """Loop over the batches of an epoch that saves and handles signals between two optimizer
+    steps.
+    """
 
-    def __init__(self, trainer: Trainer, *, max_steps: int, checkpoints: BestAndLast, signals: StopSignals) -> None:
+    def __init__(
+        self, trainer: Trainer, *, max_steps: int, checkpoints: BestAndLast, signals: StopSignals
+    ) -> None:
         super().__init__(trainer, max_steps=max_steps)
         self.checkpoints = checkpoints
         self.signals = signals
@@ -28,7 +33,9 @@ class ExactEpochLoop(EpochLoop):
         self.resumed = False
 
     def reset(self) -> None:
-        """Start an epoch; a resumed one keeps its counters, which were exact when they were saved."""
+        """Start an epoch; a resumed one keeps its counters, which were exact when they were
+        saved.
+        """
         if self.resumed:
             self.resumed = self.restarting = False
         else:
@@ -37,8 +44,8 @@ class ExactEpochLoop(EpochLoop):
     def on_advance_end(self, data_fetcher: DataFetcher) -> None:
         """Validate and save if they are due.
 
-        A signal during a validation in the middle of an accumulation also stops at once, without saving: the run then
-        resumes from the previous checkpoint.
+        A signal during a validation in the middle of an accumulation also stops at once, without
+        saving: the run then resumes from the previous checkpoint.
 
         Raises:
             Stopped: after saving.
@@ -94,7 +101,9 @@ class ExactFitLoop(EpochsLoop):
         )
 
     def setup_data(self) -> None:
-        """Restore the loaders' states, which Lightning loses if a schedule has read the number of steps before."""
+        """Restore the loaders' states, which Lightning loses if a schedule has read the number of
+        steps before.
+        """
         super().setup_data()
         self.restore_loader_states()
 
@@ -114,7 +123,9 @@ class ExactFitLoop(EpochsLoop):
 class StopInValidation(Callback):
     """Stops on a signal within a validation, which may be long."""
 
-    def on_validation_batch_end(self, trainer: Trainer, module: LightningModule, *_: object) -> None:
+    def on_validation_batch_end(
+        self, trainer: Trainer, module: LightningModule, *_: object
+    ) -> None:
         """Stop; a resumed run repeats the validation."""
         if isinstance(trainer.fit_loop, ExactFitLoop) and not trainer.sanity_checking:
             trainer.fit_loop.epoch_loop.stop_on_signal()

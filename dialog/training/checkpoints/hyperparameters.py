@@ -16,17 +16,24 @@ from dialog.models.seq2seq import Seq2Seq
 def constructor_arguments(
     checkpoint: Mapping[str, Any], replacements: Mapping[str, Any], path: str, *, trust: Trust
 ) -> dict[str, Any]:
-    """Return the arguments of a DialogModule: the replacements, and for all others those of a checkpoint.
+    """Return the arguments of a DialogModule: the replacements, and for all others those of a
+    checkpoint.
 
     Raises:
-        UserError: with the path; no hyperparameters, or dotted names, which would be imported, without ``trust``.
+        UserError: with the path; no hyperparameters, or dotted names, which would be imported,
+            without ``trust``.
     """
     hyperparameters: Mapping[str, Any] = checkpoint.get("hyper_parameters", {})
     stored = {key: value for key, value in hyperparameters.items() if key not in replacements}
-    if {"model", "padding"} - replacements.keys() - {key for key, value in stored.items() if value is not None}:
+    if (
+        {"model", "padding"}
+        - replacements.keys()
+        - {key for key, value in stored.items() if value is not None}
+    ):
         raise UserError(
-            f"{path}: has no hyperparameters of its network: an older version wrote it, or the network is not a "
-            "Seq2Seq; pass model= and padding=, or load its run folder with dialog.load"
+            f"{path}: has no hyperparameters of its network: an older version wrote it, or the"
+            " network is not a Seq2Seq; pass model= and padding=, or load its run folder with"
+            " dialog.load"
         )
     stored = trust.allow(stored)
     check_importable(stored, path)
@@ -37,8 +44,11 @@ def constructor_arguments(
     return {**stored, **replacements}
 
 
-def load_weights(module: nn.Module, network: nn.Module, checkpoint: Mapping[str, Any], *, strict: bool) -> None:
-    """Load the weights of a checkpoint in its data type and device, and freeze the parameters that it names as frozen.
+def load_weights(
+    module: nn.Module, network: nn.Module, checkpoint: Mapping[str, Any], *, strict: bool
+) -> None:
+    """Load the weights of a checkpoint in its data type and device, and freeze the parameters that
+    it names as frozen.
 
     Args:
         module: The whole module.

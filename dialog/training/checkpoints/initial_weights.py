@@ -36,9 +36,12 @@ def check_initial_weights(settings: ModelConfig) -> None:
     Raises:
         UserError: a file is missing, vectors have another size, or there are two sources.
     """
-    init_from, vectors = settings.init_from, settings.vectors
+    init_from = settings.init_from
+    vectors = settings.vectors
     if init_from is not None and vectors is not None:
-        raise UserError("model.init_from and model.vectors both initialise the embeddings; remove one")
+        raise UserError(
+            "model.init_from and model.vectors both initialise the embeddings; remove one"
+        )
     if init_from is not None:
         for name in ("model.safetensors", "tokenizer.json"):
             require_file(Path(init_from) / name, WANTED)
@@ -47,9 +50,13 @@ def check_initial_weights(settings: ModelConfig) -> None:
 
 
 def load_initial_weights(
-    settings: ModelConfig, model: Seq2Seq, build: Callable[[ModelConfig, int], nn.Module], tokenizer: Tokenizer
+    settings: ModelConfig,
+    model: Seq2Seq,
+    build: Callable[[ModelConfig, int], nn.Module],
+    tokenizer: Tokenizer,
 ) -> Mapping[str, Any]:
-    """Load the weights that a recipe names into a network; return what was loaded, for initial.json.
+    """Load the weights that a recipe names into a network; return what was loaded, for
+    initial.json.
 
     Args:
         settings: The ``model`` section.
@@ -77,7 +84,10 @@ def freeze(model: nn.Module, prefixes: Sequence[str]) -> None:
         inside = [name for name in parameters if name == prefix or name.startswith(f"{prefix}.")]
         if not inside:
             modules = dict.fromkeys(name.partition(".")[0] for name in parameters)
-            raise UserError(f"frozen: the network has no module {prefix!r}; use one of {', '.join(modules)}, or inside")
+            raise UserError(
+                f"frozen: the network has no module {prefix!r}; use one of {', '.join(modules)}, or"
+                " inside"
+            )
         for name in inside:
             parameters[name].requires_grad_(False)
 
@@ -86,28 +96,34 @@ def freeze(model: nn.Module, prefixes: Sequence[str]) -> None:
 
 
 @torch.no_grad()
-def load_from_run(model: Seq2Seq, larger: nn.Module, tokenizer: Tokenizer, folder: Path) -> dict[str, Any]:
+def load_from_run(
+    model: Seq2Seq, larger: nn.Module, tokenizer: Tokenizer, folder: Path
+) -> dict[str, Any]:
     """Load the weights of a run by name; return the names that were and were not loaded.
 
-    Rows that belong to tokens are matched by the tokens' text. Only the run's weights and tokenizer are read: its
-    recipe is not, and no code is run.
+    Rows that belong to tokens are matched by the tokens' text. Only the run's weights and tokenizer
+    are read: its recipe is not, and no code is run.
 
     Args:
         model: The network.
-        larger: The same for a vocabulary with one more token, on the meta device: dimensions that differ have rows.
+        larger: The same for a vocabulary with one more token, on the meta device: dimensions that
+            differ have rows.
         tokenizer: The network's tokenizer.
         folder: The run's folder.
 
     Raises:
         UserError: a file is missing or damaged, or no parameter matches.
     """
-    path, vocabulary = folder / "model.safetensors", folder / "tokenizer.json"
+    path = folder / "model.safetensors"
+    vocabulary = folder / "tokenizer.json"
     for file in (path, vocabulary):
         check_intact(file)
     source = _read_weights(path)
     pairs = _shared_tokens(tokenizer, Tokenizer.load(vocabulary))
     row_dimensions = _row_dimensions(model, larger)
-    taken, unlike, missing = [], {}, []
+    taken = []
+    unlike = {}
+    missing = []
     for name, parameter in model.named_parameters():
         key = next((alias for alias in _aliases(model, parameter) if alias in source), None)
         if key is None:
@@ -129,7 +145,12 @@ def load_from_run(model: Seq2Seq, larger: nn.Module, tokenizer: Tokenizer, folde
         *(folder, len(taken), len(taken) + len(left), len(pairs), len(tokenizer)),
         f"; not loaded: {', '.join(left[:SHOWN])}{more}" if left else "",
     )
-    marks = {"folder": str(folder), "sha256": sha256(path), "tokens": len(pairs), "vocabulary": len(tokenizer)}
+    marks = {
+        "folder": str(folder),
+        "sha256": sha256(path),
+        "tokens": len(pairs),
+        "vocabulary": len(tokenizer),
+    }
     return {**marks, "taken": taken, "missing": missing, "unlike": unlike, "unused": unused}
 
 
@@ -138,15 +159,23 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-            tied = {name: tensors[kept] for name, kept in (file.metadata() or {}).items() if kept in tensors}
+            tied = {
+                name: tensors[kept]
+                for name, kept in (file.metadata() or {}).items()
+                if kept in tensors
+            }
     except (SafetensorError, OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot be read ({' '.join(str(error).split())}); {WANTED}") from error
+        raise UserError(
+            f"{path}: cannot be read ({' '.join(str(error).split())}); {WANTED}"
+        ) from error
     return {**tied, **tensors}
 
 
 def _aliases(model: nn.Module, parameter: nn.Parameter) -> list[str]:
     """Return all names of a parameter, several if it is tied."""
-    return [name for name, other in model.named_parameters(remove_duplicate=False) if other is parameter]
+    return [
+        name for name, other in model.named_parameters(remove_duplicate=False) if other is parameter
+    ]
 
 
 def _row_dimensions(model: nn.Module, larger: nn.Module) -> dict[str, int]:
@@ -170,18 +199,24 @@ def _shared_tokens(here: Tokenizer, there: Tokenizer) -> Tensor:
 
 
 def _copy(parameter: Tensor, value: Tensor, dimension: int | None, pairs: Tensor) -> bool:
-    """Copy a value, or its rows of shared tokens along ``dimension``; return whether the shapes match."""
+    """Copy a value, or its rows of shared tokens along ``dimension``; return whether the shapes
+    match.
+    """
     if dimension is None:
         if value.shape != parameter.shape:
             return False
         parameter.copy_(value)
         return True
     here, there = pairs.unbind(1)
-    if value.dim() != parameter.dim() or _without(value, dimension) != _without(parameter, dimension):
+    if value.dim() != parameter.dim() or _without(value, dimension) != _without(
+        parameter, dimension
+    ):
         return False
     if int(there.max()) >= value.size(dimension):
         return False
-    parameter.index_copy_(dimension, here.to(parameter.device), value.index_select(dimension, there).to(parameter))
+    parameter.index_copy_(
+        dimension, here.to(parameter.device), value.index_select(dimension, there).to(parameter)
+    )
     return True
 
 
@@ -197,19 +232,29 @@ def _without(value: Tensor, dimension: int) -> list[int]:
 def load_vectors(model: Seq2Seq, tokenizer: Tokenizer, path: Path) -> dict[str, Any]:
     """Load a file's vectors into the embeddings of tokens with the same text; return how many.
 
-    A token at the beginning of a word takes the vector of that word, or of its lower-case form. All vectors are scaled
-    by one factor to mean square 1 / E, that of initialised embeddings.
+    A token at the beginning of a word takes the vector of that word, or of its lower-case form. All
+    vectors are scaled by one factor to mean square 1 / E, that of initialised embeddings.
 
     Raises:
         UserError: the file is missing, its vectors have another size, or no line is a token's.
     """
     size = model.source_embedding.table.embedding_dim
-    texts = {token: tokenizer.label(token).strip("▁") for token in range(len(SPECIAL_TOKENS), len(tokenizer))}
-    file = find_vectors(path, size, {form for text in texts.values() for form in (text, text.lower())})
-    vectors = {token: file.vectors.get(text, file.vectors.get(text.lower())) for token, text in texts.items()}
+    texts = {
+        token: tokenizer.label(token).strip("▁")
+        for token in range(len(SPECIAL_TOKENS), len(tokenizer))
+    }
+    file = find_vectors(
+        path, size, {form for text in texts.values() for form in (text, text.lower())}
+    )
+    vectors = {
+        token: file.vectors.get(text, file.vectors.get(text.lower()))
+        for token, text in texts.items()
+    }
     covered = {token: vector for token, vector in vectors.items() if vector is not None}
     if not covered:
-        raise UserError(f"{path}: none of its {file.lines} lines is a token's ({file.malformed} are malformed)")
+        raise UserError(
+            f"{path}: none of its {file.lines} lines is a token's ({file.malformed} are malformed)"
+        )
     rows = torch.stack([torch.from_numpy(vector) for vector in covered.values()])  # [n, E]
     rows *= 1 / (size * rows.square().mean()).sqrt()
     for embedding in (model.source_embedding, model.target_embedding):
@@ -220,4 +265,10 @@ def load_vectors(model: Seq2Seq, tokenizer: Tokenizer, path: Path) -> dict[str, 
         *(path, len(covered), len(tokenizer), file.malformed, file.lines),
     )
     coverage = {"tokens": len(covered), "vocabulary": len(tokenizer)}
-    return {"path": str(path), "sha256": sha256(path), **coverage, "lines": file.lines, "malformed": file.malformed}
+    return {
+        "path": str(path),
+        "sha256": sha256(path),
+        **coverage,
+        "lines": file.lines,
+        "malformed": file.malformed,
+    }

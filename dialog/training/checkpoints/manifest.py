@@ -1,7 +1,8 @@
-"""SHA-256 of the files of a folder, in ``manifest.json``; the listed hashes hold at any moment, also after a kill.
+"""SHA-256 of the files of a folder, in ``manifest.json``; the listed hashes hold at any moment,
+also after a kill.
 
-A new file's hash is listed under the file's temporary name before the file is renamed, and under its own name
-afterwards. A file is intact if its hash is listed under either.
+A new file's hash is listed under the file's temporary name before the file is renamed, and under
+its own name afterwards. A file is intact if its hash is listed under either.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ def read_manifest(folder: Path) -> dict[str, str] | None:
     Raises:
         UserError: the manifest is damaged.
     """
-    damaged = UserError(f"{folder / MANIFEST}: damaged; delete it to use the files without verification")
+    damaged = UserError(
+        f"{folder / MANIFEST}: damaged; delete it to use the files without verification"
+    )
     try:
         hashes = json.loads((folder / MANIFEST).read_bytes())
     except FileNotFoundError:
@@ -45,14 +48,16 @@ def write_manifest(folder: Path, hashes: Mapping[str, str]) -> None:
 
 def list_files(folder: Path, names: Iterable[str]) -> None:
     """Write a manifest of those of the files that exist."""
-    write_manifest(folder, {name: sha256(folder / name) for name in names if (folder / name).is_file()})
+    write_manifest(
+        folder, {name: sha256(folder / name) for name in names if (folder / name).is_file()}
+    )
 
 
 def is_intact(path: Path) -> bool | None:
     """Return whether a file's SHA-256 is listed; None without a manifest.
 
-    Another process may replace the file and the manifest meanwhile, so a mismatch is checked again until the manifest
-    is the same before and after.
+    Another process may replace the file and the manifest meanwhile, so a mismatch is checked again
+    until the manifest is the same before and after.
 
     Raises:
         UserError: the manifest is damaged, or the file cannot be read.
@@ -77,7 +82,9 @@ def check_intact(path: Path, remedy: str = "restore it from a copy") -> None:
 
 @contextmanager
 def replacing_listed(path: Path, *, previous: str | None = None) -> Iterator[Path]:
-    """Yield a temporary path that replaces `path` at the end and is listed; the old file is kept as `previous`."""
+    """Yield a temporary path that replaces `path` at the end and is listed; the old file is kept as
+    `previous`.
+    """
     with beside(path) as new:
         yield new
         sync(new)
@@ -98,7 +105,10 @@ def _replace(new: Path, path: Path, previous: str | None) -> None:
         keep_as(path, previous)
     rename(new, path)
     hashes[path.name] = hashes.pop(new.name)
-    write_manifest(folder, {name: sha for name, sha in hashes.items() if name in INPUTS or (folder / name).exists()})
+    write_manifest(
+        folder,
+        {name: sha for name, sha in hashes.items() if name in INPUTS or (folder / name).exists()},
+    )
 
 
 def remove_temporaries(folder: Path, names: Iterable[str]) -> None:

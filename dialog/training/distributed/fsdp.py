@@ -32,23 +32,29 @@ FULL_STATE = StateDictOptions(full_state_dict=True)
 
 
 class FullyShardedStrategy(FixedDataParallelStrategy):
-    """``trainer.strategy: fsdp``; each of N processes keeps 1/N of parameters, gradients and optimizer states.
+    """``trainer.strategy: fsdp``; each of N processes keeps 1/N of parameters, gradients and
+    optimizer states.
 
-    A step computes the same update as ``ddp`` (torch's FSDP2; Zhao et al. 2023, arXiv 2304.11277). A checkpoint is one
-    file with the full state, gathered on the first rank and read by :class:`SafeCheckpointIO`, as for other strategies.
-    It can only be resumed with ``fsdp``: other strategies number the optimizer's states differently.
+    A step computes the same update as ``ddp`` (torch's FSDP2; Zhao et al. 2023, arXiv 2304.11277).
+    A checkpoint is one file with the full state, gathered on the first rank and read by
+    :class:`SafeCheckpointIO`, as for other strategies. It can only be resumed with ``fsdp``: other
+    strategies number the optimizer's states differently.
     """
 
     def __init__(self) -> None:
         super().__init__(tensor_parallel_size=1, save_distributed_checkpoint=False)
 
-    def load_checkpoint(self, checkpoint_path: str | Path, weights_only: bool | None = True) -> dict[str, Any]:
+    def load_checkpoint(
+        self, checkpoint_path: str | Path, weights_only: bool | None = True
+    ) -> dict[str, Any]:
         """Read a full checkpoint and load this rank's shard of weights and optimizer states.
 
         Raises:
             UserError: no checkpoint is intact.
         """
-        checkpoint = self.checkpoint_io.load_checkpoint(self.broadcast(checkpoint_path), weights_only=weights_only)
+        checkpoint = self.checkpoint_io.load_checkpoint(
+            self.broadcast(checkpoint_path), weights_only=weights_only
+        )
         module = self.lightning_module
         assert module is not None
         load_full_state(checkpoint.pop("state_dict"), module)
@@ -57,13 +63,17 @@ class FullyShardedStrategy(FixedDataParallelStrategy):
                 for group, saved in zip(optimizer.param_groups, state["param_groups"], strict=True):
                     group.update({key: value for key, value in saved.items() if key != "params"})
                 continue
-            named = FullyShardedDataParallel.rekey_optim_state_dict(state, OptimStateKeyType.PARAM_NAME, module)
+            named = FullyShardedDataParallel.rekey_optim_state_dict(
+                state, OptimStateKeyType.PARAM_NAME, module
+            )
             set_optimizer_state_dict(module, optimizer, named, options=FULL_STATE)
         return checkpoint
 
 
 def shard(module: LightningModule, mesh: DeviceMesh) -> None:
-    """Shard the first rank's parameters; Transformer layers are gathered one by one, all others for a whole step."""
+    """Shard the first rank's parameters; Transformer layers are gathered one by one, all others for
+    a whole step.
+    """
     if isinstance(module, FSDPModule):
         return
     data_parallel = mesh["data_parallel"]
@@ -96,7 +106,11 @@ def load_full_state(state: Mapping[str, Tensor], module: nn.Module) -> None:
     """Load this rank's shards of full tensors; torch's own function fails for tied parameters."""
     for name, tensor in chain(module.named_parameters(), module.named_buffers()):
         if isinstance(tensor, DTensor):
-            tensor.copy_(distribute_tensor(state[name].to(tensor.device), tensor.device_mesh, tensor.placements))
+            tensor.copy_(
+                distribute_tensor(
+                    state[name].to(tensor.device), tensor.device_mesh, tensor.placements
+                )
+            )
         elif name in state:  # a persistent buffer
             tensor.copy_(state[name])
 

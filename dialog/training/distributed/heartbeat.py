@@ -69,12 +69,13 @@ class Peer:
 class Heartbeat(threading.Thread):
     """Thread that sends beats to the other processes and checks theirs.
 
-    The first process has a connection to each other one. A closed connection means that a process is gone;
-    `MISSED_BEATS` without a message mean that it is stopped or cut off. Beats are counted, not seconds: when all
-    processes are suspended and resumed together, none is missed. A stopped process on this machine is resumed so that
-    it can exit, and killed if it does not.
+    The first process has a connection to each other one. A closed connection means that a process
+    is gone; `MISSED_BEATS` without a message mean that it is stopped or cut off. Beats are counted,
+    not seconds: when all processes are suspended and resumed together, none is missed. A stopped
+    process on this machine is resumed so that it can exit, and killed if it does not.
 
-    Collectives cannot replace this: they wait for half an hour by default and do not name the missing rank.
+    Collectives cannot replace this: they wait for half an hour by default and do not name the
+        missing rank.
 
     Args:
         address: This process.
@@ -100,8 +101,11 @@ class Heartbeat(threading.Thread):
         before_exit: Callable[[], object] = lambda: None,
     ) -> None:
         super().__init__(daemon=True, name="heartbeat")
-        self.address, self.world_size, self.secret = address, world_size, secret
-        self.server, self.server_address = server, server_address
+        self.address = address
+        self.world_size = world_size
+        self.secret = secret
+        self.server = server
+        self.server_address = server_address
         self.interval = silence / MISSED_BEATS  # seconds between two beats
         self.grace = grace
         self.before_exit = before_exit
@@ -116,10 +120,14 @@ class Heartbeat(threading.Thread):
         try:
             self._connect()
         except OSError as error:
-            return self._fail_all(f"{self.address} could not connect to all others within a minute: {error}")
+            return self._fail_all(
+                f"{self.address} could not connect to all others within a minute: {error}"
+            )
         beat_at = time.monotonic()
         while self.peers and not self.closed.is_set():
-            ready, _, _ = select.select([peer.connection for peer in self.peers], [], [], self.interval / 4)
+            ready, _, _ = select.select(
+                [peer.connection for peer in self.peers], [], [], self.interval / 4
+            )
             for peer in [peer for peer in self.peers if peer.connection in ready]:
                 self._receive(peer)
             if time.monotonic() - beat_at >= self.interval:
@@ -178,11 +186,16 @@ class Heartbeat(threading.Thread):
             peer.send()
             peer.missed += 1
             if peer.missed > MISSED_BEATS and not peer.done:
-                silence = f"has sent nothing for {MISSED_BEATS * self.interval:.0f} s: stopped, or cut off"
+                silence = (
+                    f"has sent nothing for {MISSED_BEATS * self.interval:.0f} s: stopped, or"
+                    " cut off"
+                )
                 return self._fail_all(f"{peer.address} {silence}", peer)
 
     def _fail_all(self, cause: str, stopped: Peer | None = None) -> None:
-        """Send the cause to the others; exit, if a broken collective does not end this process before."""
+        """Send the cause to the others; exit, if a broken collective does not end this process
+        before.
+        """
         if self.closed.is_set():
             return
         self.cause = self.cause or cause

@@ -1,4 +1,6 @@
-"""Start the other processes on this machine, and end them: Lightning's launcher with an orderly end."""
+"""Start the other processes on this machine, and end them: Lightning's launcher with an orderly
+end.
+"""
 
 from __future__ import annotations
 
@@ -23,24 +25,37 @@ ORDERLY_EXITS = (0, 128 + signal.SIGINT, 128 + signal.SIGTERM)
 class LocalLauncher(ScriptLauncher):
     """Launcher that reports why processes end.
 
-    When a process fails, Lightning (2.6) kills all of them, the first included, within five seconds: no message, exit
-    code 137. When the first process is killed, Lightning's others remain until they wait for it.
+    When a process fails, Lightning (2.6) kills all of them, the first included, within five
+    seconds: no message, exit code 137. When the first process is killed, Lightning's others remain
+    until they wait for it.
     """
 
-    def launch(self, function: Callable[..., Any], *args: Any, trainer: Trainer | None = None, **kwargs: Any) -> Any:  # noqa: ANN401 - Lightning's
+    def launch(
+        self,
+        function: Callable[..., Any],
+        *args: Any,
+        trainer: Trainer | None = None,
+        **kwargs: Any,
+    ) -> Any:
         """Start the other processes, watch for their end, and call the function."""
-        self.cluster_environment.validate_settings(num_devices=self.num_processes, num_nodes=self.num_nodes)
+        self.cluster_environment.validate_settings(
+            num_devices=self.num_processes, num_nodes=self.num_nodes
+        )
         if not self.cluster_environment.creates_processes_externally:
             os.environ[PARENT] = str(os.getpid())
             self.start_processes()
             threading.Thread(target=self._watch_children, daemon=True).start()
         elif PARENT in os.environ:
-            threading.Thread(target=self._watch_parent, args=(int(os.environ[PARENT]),), daemon=True).start()
+            threading.Thread(
+                target=self._watch_parent, args=(int(os.environ[PARENT]),), daemon=True
+            ).start()
         self.limit_threads()
         return function(*args, **kwargs)
 
     def end(self, seconds: float) -> None:
-        """Wait for the processes that were started here; kill those that remain after this many seconds."""
+        """Wait for the processes that were started here; kill those that remain after this many
+        seconds.
+        """
         until = time.monotonic() + seconds
         for process in self.procs:
             try:
@@ -50,14 +65,19 @@ class LocalLauncher(ScriptLauncher):
                 process.wait()
 
     def _watch_children(self) -> None:
-        """Exit after a failed child that the heartbeat has not noticed, as before all ranks have connected."""
+        """Exit after a failed child that the heartbeat has not noticed, as before all ranks have
+        connected.
+        """
         while True:
             time.sleep(0.5)
             for number, process in enumerate(self.procs, 1):
                 if process.poll() not in (None, *ORDERLY_EXITS):
                     time.sleep(2 * GRACE)
                     self.end(0)
-                    exit_now(f"process {number} (pid {process.pid}) ended with exit code {process.returncode}")
+                    exit_now(
+                        f"process {number} (pid {process.pid}) ended with exit code"
+                        f" {process.returncode}"
+                    )
 
     def _watch_parent(self, parent: int) -> None:
         """Exit after the process that started this one."""
@@ -73,7 +93,9 @@ def use_local_launcher(trainer: Trainer) -> None:
 
 
 def end_local_processes(trainer: Trainer, seconds: float = 2 * GRACE) -> None:
-    """End the processes that a trainer has started; kill those that remain after this many seconds."""
+    """End the processes that a trainer has started; kill those that remain after this many
+    seconds.
+    """
     launcher = trainer.strategy.launcher
     if isinstance(launcher, LocalLauncher):
         launcher.end(seconds)

@@ -22,11 +22,11 @@ EXCHANGED = 1.0
 class StopSignals(SignalConnector):
     """Handlers that replace Lightning's during a fit and only set a flag.
 
-    Lightning (2.6) calls collectives inside its handler, which hangs when a signal reaches any process but the first
-    (its issue 20806), and broadcasts at every training step (21487).
+    Lightning (2.6) calls collectives inside its handler, which hangs when a signal reaches any
+    process but the first (its issue 20806), and broadcasts at every training step (21487).
 
-    A second signal exits at once, if it comes a second or more after the first: launchers forward signals that their
-    processes have already received.
+    A second signal exits at once, if it comes a second or more after the first: launchers forward
+    signals that their processes have already received.
 
     Args:
         trainer: The trainer that fits.
@@ -41,16 +41,22 @@ class StopSignals(SignalConnector):
         self.exchanged_at = time.monotonic()
 
     def register_signal_handlers(self) -> None:
-        """Install the handlers, if this is the main thread; a SIGHUP that is ignored, as under nohup, stays ignored."""
+        """Install the handlers, if this is the main thread; a SIGHUP that is ignored, as under
+        nohup, stays ignored.
+        """
         if threading.current_thread() is threading.main_thread():
             self.terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
-            ignored = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else set()
+            ignored = (
+                {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else set()
+            )
             self.listen((number for number in STOP_SIGNALS if number not in ignored), self._handle)
 
     def received_by_any(self) -> int:
-        """Return the number of a signal that any rank has received, or 0; all ranks must call this alike.
+        """Return the number of a signal that any rank has received, or 0; all ranks must call this
+        alike.
 
-        Ranks exchange about once in `EXCHANGED` seconds; they agree on the number of calls in between.
+        Ranks exchange about once in `EXCHANGED` seconds; they agree on the number of calls in
+        between.
         """
         if self.trainer.world_size == 1 or not dist.is_initialized():
             return self.received
@@ -62,7 +68,9 @@ class StopSignals(SignalConnector):
         shared = torch.tensor(state, device=self.trainer.strategy.root_device)
         dist.all_reduce(shared, op=dist.ReduceOp.MAX)
         number, seconds_per_call = shared.tolist()
-        self.interval = self.countdown = round(min(max(EXCHANGED / max(seconds_per_call, 1e-6), 1), 1000))
+        self.interval = self.countdown = round(
+            min(max(EXCHANGED / max(seconds_per_call, 1e-6), 1), 1000)
+        )
         self.exchanged_at = now
         return int(number)
 
@@ -70,7 +78,9 @@ class StopSignals(SignalConnector):
         if self.received and time.monotonic() - self.received_at >= 1:
             os._exit(Stopped(number).code)
         for descriptor in self.terminals:
-            if not os.isatty(descriptor):  # lost: writing to it would end the process before it has saved
+            # lost: writing to it would end the process before it has saved
+            if not os.isatty(descriptor):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
         if not self.received:
-            self.received, self.received_at = number, time.monotonic()
+            self.received = number
+            self.received_at = time.monotonic()

@@ -17,19 +17,30 @@ from dialog.training.loggers.record import RecordLogger, RecordPosition
 from dialog.training.loggers.tensorboard_tracker import TensorBoardTracker
 from dialog.training.loggers.wandb_tracker import WandbTracker, wandb_mode
 
-__all__ = ["LOGGERS", "BackgroundLogger", "MediaLogger", "RecordLogger", "RecordPosition", "trackers", "wandb_mode"]
+__all__ = [
+    "LOGGERS",
+    "BackgroundLogger",
+    "MediaLogger",
+    "RecordLogger",
+    "RecordPosition",
+    "trackers",
+    "wandb_mode",
+]
 
 
 def no_logger(*, self_attention: bool = False) -> None:
     """Log to metrics.jsonl only.
 
     Args:
-        self_attention: Whether a run also records maps of self-attention; cross-attention is always recorded.
+        self_attention: Whether a run also records maps of self-attention; cross-attention is always
+            recorded.
     """
 
 
 LOGGERS: Family[Logger | None] = Family(
-    "logger", {"wandb": WandbTracker, "tensorboard": TensorBoardTracker, "none": no_logger}, runtime=("folder",)
+    "logger",
+    {"wandb": WandbTracker, "tensorboard": TensorBoardTracker, "none": no_logger},
+    runtime=("folder",),
 )
 
 
@@ -45,11 +56,22 @@ def build_loggers(component: Component, folder: Path) -> list[Logger]:
     return [RecordLogger(folder), *([tracker] if tracker is not None else [])]
 
 
-def labelled(component: Component, *, run_name: str, group: str | None, tags: Sequence[str]) -> Component:
-    """Return a logger with name, group and tags of its run, where it takes them and the recipe sets no others."""
+def labelled(
+    component: Component, *, run_name: str, group: str | None, tags: Sequence[str]
+) -> Component:
+    """Return a logger with name, group and tags of its run, where it takes them and the recipe sets
+    no others.
+    """
     labels = {"run_name": run_name, "group": group, "tags": list(tags)}
     missing = {key: value for key, value in labels.items() if not component.get(key)}
-    return {**component, **{key: value for key, value in missing.items() if value and accepts(LOGGERS, component, key)}}
+    return {
+        **component,
+        **{
+            key: value
+            for key, value in missing.items()
+            if value and accepts(LOGGERS, component, key)
+        },
+    }
 
 
 def trackers(loggers: Iterable[Logger]) -> list[BackgroundLogger]:

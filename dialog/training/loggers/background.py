@@ -1,4 +1,6 @@
-"""Call an experiment tracker from a thread of its own, so that it neither delays nor ends training."""
+"""Call an experiment tracker from a thread of its own, so that it neither delays nor ends
+training.
+"""
 
 from __future__ import annotations
 
@@ -45,15 +47,18 @@ class PageLogger(MediaLogger, Protocol):
 class BackgroundLogger(Logger):
     """Passes the calls of a Trainer to another logger, which runs in a thread of the first rank.
 
-    The first exception drops the tracker, with one warning. Calls are dropped, with one warning, while `capacity` calls
-    wait, and when the tracker has not caught up within `patience` seconds at the end of the run.
+    The first exception drops the tracker, with one warning. Calls are dropped, with one warning,
+    while `capacity` calls wait, and when the tracker has not caught up within `patience` seconds at
+    the end of the run.
     """
 
     def __init__(self, tracker: Logger, *, capacity: int = 10_000, patience: float = 60.0) -> None:
         super().__init__()
         self.tracker = tracker
         self.patience = patience
-        self._calls: queue.Queue[tuple[Callable[..., object], tuple[Any, ...]] | None] = queue.Queue(capacity)
+        self._calls: queue.Queue[tuple[Callable[..., object], tuple[Any, ...]] | None] = (
+            queue.Queue(capacity)
+        )
         self._thread: threading.Thread | None = None
         self._failed = False
         self._full = False
@@ -69,13 +74,17 @@ class BackgroundLogger(Logger):
         return ""
 
     @rank_zero_only
-    def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: object, **kwargs: object) -> None:
+    def log_hyperparams(
+        self, params: dict[str, Any] | Namespace, *args: object, **kwargs: object
+    ) -> None:
         """Log the recipe."""
         self.submit(self.tracker.log_hyperparams, params)
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Log numbers; steps are counted from 1, as in metrics.jsonl, where Lightning counts from 0."""
+        """Log numbers; steps are counted from 1, as in metrics.jsonl, where Lightning counts from
+        0.
+        """
         self.submit(self.tracker.log_metrics, dict(metrics), None if step is None else step + 1)
 
     @rank_zero_only
@@ -85,7 +94,7 @@ class BackgroundLogger(Logger):
             self.submit(self.tracker.save)
 
     @rank_zero_only
-    def submit(self, call: Callable[..., object], *arguments: Any) -> None:  # noqa: ANN401 - the call's
+    def submit(self, call: Callable[..., object], *arguments: Any) -> None:
         """Call a function in the tracker's thread; return at once."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
@@ -96,7 +105,10 @@ class BackgroundLogger(Logger):
             self._calls.put_nowait((call, arguments))
         except queue.Full:
             if not self._full:
-                log.warning("%s is slower than training; metrics.jsonl is complete, the tracker is not", self.name)
+                log.warning(
+                    "%s is slower than training; metrics.jsonl is complete, the tracker is not",
+                    self.name,
+                )
             self._full = True
 
     @rank_zero_only
@@ -128,4 +140,6 @@ class BackgroundLogger(Logger):
     def _drop(self, reason: str) -> None:
         self._failed = True
         advice = getattr(self.tracker, "advice", "")
-        log.warning("%s %s; continuing without it, metrics.jsonl is complete%s", self.name, reason, advice)
+        log.warning(
+            "%s %s; continuing without it, metrics.jsonl is complete%s", self.name, reason, advice
+        )

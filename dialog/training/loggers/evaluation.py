@@ -16,8 +16,12 @@ NOT_LOGGED = "baselines"
 """Reference rows do not depend on the run: hundreds of numbers that are equal for all runs."""
 
 
-def log_evaluation(component: Component, run: Path, folder: Path, metrics: Mapping[str, Any], *, step: int) -> None:
-    """Log metrics, and a table of responses spread evenly over the split, under the name of the evaluation's folder."""
+def log_evaluation(
+    component: Component, run: Path, folder: Path, metrics: Mapping[str, Any], *, step: int
+) -> None:
+    """Log metrics, and a table of responses spread evenly over the split, under the name of the
+    evaluation's folder.
+    """
     logger = build_tracker(component, run)
     if logger is None:
         return

@@ -23,7 +23,9 @@ log = logging.getLogger("dialog")
 
 
 class RecordLogger(Logger):
-    """Writes ``metrics.jsonl``: one line per logged step, counted from 1, with epoch and seconds of training."""
+    """Writes ``metrics.jsonl``: one line per logged step, counted from 1, with epoch and seconds of
+    training.
+    """
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -38,10 +40,17 @@ class RecordLogger(Logger):
         return time.monotonic() - self.started
 
     def position(self) -> dict[str, Any]:
-        """Wait until the file is on disk; return its size, lines and SHA-256, and the seconds of training."""
+        """Wait until the file is on disk; return its size, lines and SHA-256, and the seconds of
+        training.
+        """
         if self.path.exists():
             sync(self.path)
-        return {"size": self.size, "lines": self.lines, "sha256": self.hash.hexdigest(), "seconds": self.seconds}
+        return {
+            "size": self.size,
+            "lines": self.lines,
+            "sha256": self.hash.hexdigest(),
+            "seconds": self.seconds,
+        }
 
     @rank_zero_only
     def resume(self, step: int, *, size: int, lines: int, sha256: str, seconds: float) -> None:
@@ -55,9 +64,12 @@ class RecordLogger(Logger):
         if hashlib.sha256(kept).hexdigest() != sha256:
             readable = readable_lines(content, step)
             kept = b"".join(readable.values())
-            left = f"left are steps {min(readable)} to {max(readable)}" if readable else "none is left"
+            left = (
+                f"left are steps {min(readable)} to {max(readable)}" if readable else "none is left"
+            )
             log.warning(
-                "WARNING: %s: damaged; %d of %d lines up to step %d are missing (%s) and will not be logged again",
+                "WARNING: %s: damaged; %d of %d lines up to step %d are missing (%s) and will not"
+                " be logged again",
                 *(self.path, max(lines - kept.count(b"\n"), 0), lines, step, left),
             )
         if kept != content:
@@ -78,15 +90,23 @@ class RecordLogger(Logger):
         return ""
 
     @rank_zero_only
-    def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: object, **kwargs: object) -> None:
+    def log_hyperparams(
+        self, params: dict[str, Any] | Namespace, *args: object, **kwargs: object
+    ) -> None:
         """Do nothing: recipe.yaml is in the same folder."""
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Write a line for an optimizer step, counted from 0; a value that is not finite is null: JSON has no NaN."""
+        """Write a line for an optimizer step, counted from 0; a value that is not finite is null:
+        JSON has no NaN.
+        """
         values = {key: value for key, value in metrics.items() if key != "epoch"}
         number = None if step is None else step + 1
-        line = {"step": number, "epoch": int(metrics.get("epoch", 0)), "time": round(self.seconds, 3)}
+        line = {
+            "step": number,
+            "epoch": int(metrics.get("epoch", 0)),
+            "time": round(self.seconds, 3),
+        }
         content = (to_json({**line, **values}) + "\n").encode()
         with naming(self.path), self.path.open("ab") as file:
             file.write(content)
@@ -110,7 +130,9 @@ def readable_lines(content: bytes, step: int) -> dict[int, bytes]:
 
 
 class RecordPosition(Callback):
-    """Saves the position in the record in checkpoints, so that a resumed run logs each step once."""
+    """Saves the position in the record in checkpoints, so that a resumed run logs each step
+    once.
+    """
 
     state_key = "Record"  # in checkpoints; must not change
 
@@ -121,6 +143,8 @@ class RecordPosition(Callback):
         """Return the position."""
         return self.logger.position()
 
-    def on_load_checkpoint(self, trainer: Trainer, module: LightningModule, checkpoint: dict[str, Any]) -> None:
+    def on_load_checkpoint(
+        self, trainer: Trainer, module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
         """Truncate the record."""
         self.logger.resume(checkpoint["global_step"], **checkpoint["callbacks"][self.state_key])

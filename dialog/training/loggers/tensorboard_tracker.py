@@ -25,11 +25,13 @@ if TYPE_CHECKING:
 class TensorBoardTracker(Logger):
     """TensorBoard event files in the run folder; needs the extra ``tensorboard``.
 
-    Written without torch's SummaryWriter, whose own thread prints a traceback when the disk is full.
+    Written without torch's SummaryWriter, whose own thread prints a traceback when the disk is
+    full.
 
     Args:
         folder: The run folder.
-        self_attention: Whether a run also records maps of self-attention; cross-attention is always recorded.
+        self_attention: Whether a run also records maps of self-attention; cross-attention is always
+            recorded.
     """
 
     def __init__(self, folder: Path, *, self_attention: bool = False) -> None:
@@ -49,7 +51,9 @@ class TensorBoardTracker(Logger):
         """Empty: a run has one folder of events."""
         return ""
 
-    def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: object, **kwargs: object) -> None:
+    def log_hyperparams(
+        self, params: dict[str, Any] | Namespace, *args: object, **kwargs: object
+    ) -> None:
         """Do nothing: recipe.yaml is in the run folder."""
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
@@ -71,7 +75,9 @@ class TensorBoardTracker(Logger):
         """Write rows of values as a Markdown table."""
         from torch.utils.tensorboard.summary import text
 
-        self._write(step, summary=text(key, text_table(columns, [[*map(str, row)] for row in data])))  # type: ignore[no-untyped-call]
+        rows = [[*map(str, row)] for row in data]
+        summary = text(key, text_table(columns, rows))  # type: ignore[no-untyped-call]
+        self._write(step, summary=summary)
 
     def save(self) -> None:
         """Flush the file."""
@@ -83,7 +89,9 @@ class TensorBoardTracker(Logger):
         if self._writer is not None:
             self._writer.close()
 
-    def _write(self, step: int | None, *, summary: Summary | None = None, file_version: str | None = None) -> None:
+    def _write(
+        self, step: int | None, *, summary: Summary | None = None, file_version: str | None = None
+    ) -> None:
         from tensorboard.compat.proto.event_pb2 import Event
 
         if self._writer is None:

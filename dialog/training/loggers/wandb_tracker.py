@@ -38,20 +38,23 @@ log = logging.getLogger("dialog")
 
 
 class WandbTracker(Logger):
-    """Weights & Biases in the run folder; offline without an account, and then without network access.
+    """Weights & Biases in the run folder; offline without an account, and then without network
+    access.
 
-    ``mode`` auto is ``WANDB_MODE`` if set, else online if the user is logged in, else offline. Without a connection
-    within 10 seconds, the run continues offline. A resumed run keeps its id, which is read from the names of its
-    folders, so it is one run in Weights & Biases.
+    ``mode`` auto is ``WANDB_MODE`` if set, else online if the user is logged in, else offline.
+    Without a connection within 10 seconds, the run continues offline. A resumed run keeps its id,
+    which is read from the names of its folders, so it is one run in Weights & Biases.
 
     Args:
         folder: The run folder.
         project: Project in Weights & Biases.
-        run_name: Name of the run; by default its recipe, in a comparison with the seed, in a sweep with the trial.
+        run_name: Name of the run; by default its recipe, in a comparison with the seed, in a sweep
+            with the trial.
         group: Group of runs; by default the folder of the comparison or sweep.
         tags: Tags of the run; by default the decoder and the corpus.
         mode: auto, online, offline or disabled.
-        self_attention: Whether a run also records maps of self-attention; cross-attention is always recorded.
+        self_attention: Whether a run also records maps of self-attention; cross-attention is always
+            recorded.
     """
 
     def __init__(
@@ -96,14 +99,18 @@ class WandbTracker(Logger):
 
     @property
     def run(self) -> Run:
-        """The run, started at the first use: online if that is the mode and the server answers, else offline."""
+        """The run, started at the first use: online if that is the mode and the server answers,
+        else offline.
+        """
         if self._run is None:
             self._run = self._connected() if self.mode == "online" else self._started(self.mode)
             self._run.define_metric("trainer/global_step")
             self._run.define_metric("*", step_metric="trainer/global_step", step_sync=True)
         return self._run
 
-    def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: object, **kwargs: object) -> None:
+    def log_hyperparams(
+        self, params: dict[str, Any] | Namespace, *args: object, **kwargs: object
+    ) -> None:
         """Log the recipe."""
         self.run.config.update(params, allow_val_change=True)  # type: ignore[no-untyped-call]
 
@@ -121,7 +128,9 @@ class WandbTracker(Logger):
         """Log rows of values."""
         import wandb
 
-        self.log_metrics({key: wandb.Table(columns=[*columns], data=[[*row] for row in data])}, step)
+        self.log_metrics(
+            {key: wandb.Table(columns=[*columns], data=[[*row] for row in data])}, step
+        )
 
     def log_page(self, key: str, page: str, step: int) -> None:
         """Log a self-contained page as it is."""
@@ -130,7 +139,9 @@ class WandbTracker(Logger):
         self.log_metrics({key: wandb.Html(page, inject=False, data_is_not_path=True)}, step)
 
     def finalize(self, status: str) -> None:
-        """Finish the run, so that the next one in this process is separate; after a failure, stop the service."""
+        """Finish the run, so that the next one in this process is separate; after a failure, stop
+        the service.
+        """
         import wandb
 
         if status == "success":
@@ -156,10 +167,13 @@ class WandbTracker(Logger):
             return self._started("offline")
 
     def _started(self, mode: str) -> Run:
-        """Start a run; its folder is named by second and id, so that of a resumed run waits for the next second."""
+        """Start a run; its folder is named by second and id, so that of a resumed run waits for the
+        next second.
+        """
         if mode != "online":  # wandb reads this from the environment only
             os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
-        os.environ["WANDB_DATA_DIR"] = str(self.folder / "wandb")  # artifacts are staged here, not in the home folder
+        # artifacts are staged here, not in the home folder
+        os.environ["WANDB_DATA_DIR"] = str(self.folder / "wandb")
         import wandb
 
         newest = max((path.name.partition("run-")[2] for path in self._folders()), default="")
@@ -197,4 +211,8 @@ def wandb_mode() -> str:
     except (OSError, netrc.NetrcParseError):
         hosts = {}
     private_server = urlsplit(os.environ.get("WANDB_BASE_URL", "")).netloc
-    return "offline" if hosts.keys().isdisjoint([private_server] if private_server else PUBLIC_SERVERS) else "online"
+    return (
+        "offline"
+        if hosts.keys().isdisjoint([private_server] if private_server else PUBLIC_SERVERS)
+        else "online"
+    )

@@ -1,12 +1,12 @@
 """Training losses.
 
-Read first: `contract.py`.
+Read first: `loss.py`.
 """
 
 from __future__ import annotations
 
 from dialog.config.components import Family
-from dialog.training.losses.contract import Loss, LossSums, build_loss, needs_of
+from dialog.training.losses.loss import Loss, LossSums, build_loss, needs_of
 from dialog.training.losses.r_drop import RDrop
 from dialog.training.losses.single import SINGLE, CrossEntropy, Focal, Unlikelihood
 

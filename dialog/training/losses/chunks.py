@@ -19,11 +19,15 @@ Sums = tuple[Tensor, ...]
 """Sums over rows; only the first has a gradient."""
 
 
-def in_chunks(function: Callable[..., Sums], rows: Sequence[Tensor], parameters: Sequence[Tensor]) -> Sums:
-    """Return ``function(*rows)``, whose results are sums over rows and which may use the parameters.
+def in_chunks(
+    function: Callable[..., Sums], rows: Sequence[Tensor], parameters: Sequence[Tensor]
+) -> Sums:
+    """Return ``function(*rows)``, whose results are sums over rows and which may use the
+    parameters.
 
-    Up to ``CHUNK`` rows are computed at once. Above that, the gradient of the first sum is computed right after each
-    chunk and its graph is freed; the backward pass multiplies this gradient by the incoming one.
+    Up to ``CHUNK`` rows are computed at once. Above that, the gradient of the first sum is computed
+    right after each chunk and its graph is freed; the backward pass multiplies this gradient by the
+    incoming one.
     """
     if len(rows[0]) <= CHUNK:
         return function(*rows)
@@ -47,7 +51,7 @@ class _Chunked(torch.autograd.Function):
     """The sums; the gradients are computed in the forward pass."""
 
     @staticmethod
-    def forward(ctx: Any, function: Callable[..., Sums], count: int, *tensors: Tensor) -> Sums:  # noqa: ANN401 - torch's
+    def forward(ctx: Any, function: Callable[..., Sums], count: int, *tensors: Tensor) -> Sums:
         """Take ``count`` tensors of rows, then the parameters."""
         wanted: tuple[bool, ...] = ctx.needs_input_grad[2:]
         gradients: list[Tensor | None] = [None] * len(tensors)
@@ -71,15 +75,23 @@ class _Chunked(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, incoming: Tensor, *others: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401 - torch's
+    def backward(ctx: Any, incoming: Tensor, *others: Tensor) -> tuple[Tensor | None, ...]:
         """Multiply the computed gradients by the incoming one."""
-        return None, None, *(None if saved is None else saved * incoming for saved in ctx.saved_tensors)
+        return (
+            None,
+            None,
+            *(None if saved is None else saved * incoming for saved in ctx.saved_tensors),
+        )
 
 
-def _gradients(objective: Tensor, inputs: Sequence[Tensor], wanted: Sequence[bool]) -> Iterator[tuple[int, Tensor]]:
+def _gradients(
+    objective: Tensor, inputs: Sequence[Tensor], wanted: Sequence[bool]
+) -> Iterator[tuple[int, Tensor]]:
     """Yield index and gradient of each wanted input that the objective depends on."""
     indices = [index for index, needed in enumerate(wanted) if needed]
     if indices:
-        gradients = torch.autograd.grad(objective, [inputs[index] for index in indices], allow_unused=True)
+        gradients = torch.autograd.grad(
+            objective, [inputs[index] for index in indices], allow_unused=True
+        )
         pairs = zip(indices, gradients, strict=True)
         yield from ((index, gradient) for index, gradient in pairs if gradient is not None)

@@ -12,13 +12,15 @@ from torch import Tensor
 from dialog.config.components import Family
 from dialog.data.tokenizers.tokenizer import PAD
 from dialog.models.heads import at_least_float
-from dialog.training.losses.contract import Loss, LossSums
+from dialog.training.losses.loss import Loss, LossSums
 
 
 class CrossEntropy:
-    """(1 - e) (-log p(y)) + (e / V) sum_v -log p(v), with label smoothing e over the whole vocabulary.
+    """(1 - e) (-log p(y)) + (e / V) sum_v -log p(v), with label smoothing e over the whole
+    vocabulary.
 
-    As in ``torch.nn.functional.cross_entropy``; Szegedy et al. 2016, section 7. Computed in float32 or better.
+    As in ``torch.nn.functional.cross_entropy``; Szegedy et al. 2016, section 7. Computed in float32
+    or better.
     """
 
     def __init__(self, *, label_smoothing: float = 0.0) -> None:
@@ -37,10 +39,11 @@ class CrossEntropy:
 
 
 class Unlikelihood:
-    """-log p(y) - alpha sum_c log(1 - p(c)) over the distinct tokens c before y in the response, without y itself.
+    """-log p(y) - alpha sum_c log(1 - p(c)) over the distinct tokens c before y in the response,
+    without y itself.
 
-    The token-level objective of Welleck et al. 2020, equation 4, with the candidates of equation 5. 1 - p(c) is clamped
-    to at least 1e-6.
+    The token-level objective of Welleck et al. 2020, equation 4, with the candidates of equation 5.
+    1 - p(c) is clamped to at least 1e-6.
     """
 
     needs = frozenset({"previous"})
@@ -65,7 +68,9 @@ class Unlikelihood:
 
 
 class Focal:
-    """(1 - p(y))^gamma (-log p(y)): down-weights confident predictions; Lin et al. 2017, equation 4."""
+    """(1 - p(y))^gamma (-log p(y)): down-weights confident predictions; Lin et al. 2017,
+    equation 4.
+    """
 
     def __init__(self, *, gamma: float = 1.0) -> None:
         if not gamma >= 0:
@@ -81,7 +86,9 @@ class Focal:
 
 
 SINGLE: Family[Loss] = Family(
-    "loss", {"cross_entropy": CrossEntropy, "unlikelihood": Unlikelihood, "focal": Focal}, runtime=("padding",)
+    "loss",
+    {"cross_entropy": CrossEntropy, "unlikelihood": Unlikelihood, "focal": Focal},
+    runtime=("padding",),
 )
 """The losses that R-drop can use as its inner loss."""
 

@@ -1,4 +1,4 @@
 """Auxiliary training objectives beside response generation.
 
-Read first: `contract.py`.
+Read first: `objective.py`.
 """

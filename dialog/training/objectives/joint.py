@@ -1,7 +1,8 @@
-"""Joint training: auxiliary objectives beside response generation, each with its own loss and weight.
+"""Joint training: auxiliary objectives beside response generation, each with its own loss and
+weight.
 
-Only the source of an auxiliary task begins with <s>; the role after it tells the tasks apart. Masked tokens are <unk>,
-which byte-level BPE never produces.
+Only the source of an auxiliary task begins with <s>; the role after it tells the tasks apart.
+Masked tokens are <unk>, which byte-level BPE never produces.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import NamedTuple
 from dialog.config.components import Component, Family, build, name_and_arguments
 from dialog.data.tokenizers.tokenizer import Tokenizer
 from dialog.errors import UserError
-from dialog.training.objectives.contract import Objective
 from dialog.training.objectives.denoising import Denoising
+from dialog.training.objectives.objective import Objective
 from dialog.training.objectives.reverse import Reverse
 from dialog.training.teacher_forcing import TEACHER_FORCINGS, Schedule
 
@@ -32,8 +33,11 @@ class Auxiliary(NamedTuple):
     schedule: Schedule  # factor of the weight
 
 
-def build_objectives(components: Sequence[Component], *, tokenizer: Tokenizer | None) -> list[Auxiliary]:
-    """Build the objectives ``{name, weight, schedule, arguments}``; the second of a name is logged as ``name_2``.
+def build_objectives(
+    components: Sequence[Component], *, tokenizer: Tokenizer | None
+) -> list[Auxiliary]:
+    """Build the objectives ``{name, weight, schedule, arguments}``; the second of a name is logged
+    as ``name_2``.
 
     Raises:
         UserError: unknown objective, or invalid arguments.

@@ -11,14 +11,15 @@ from torch import Tensor
 
 from dialog.data.batching import Batch
 from dialog.data.tokenizers.tokenizer import EOS, OTHER, PAD, SELF
-from dialog.training.objectives.contract import Task, task
+from dialog.training.objectives.objective import Task, task
 
 
 class Reverse:
-    """Predict the last turn of the context from the response: ``<s> <self> response </s>`` to ``<s> turn </s>``.
+    """Predict the last turn of the context from the response: ``<s> <self> response </s>`` to
+    ``<s> turn </s>``.
 
-    Of a truncated turn, the part in the source is predicted. An example without a context turn has no loss. On a GPU,
-    each step waits once for the device, to read the length of the longest turn.
+    Of a truncated turn, the part in the source is predicted. An example without a context turn has
+    no loss. On a GPU, each step waits once for the device, to read the length of the longest turn.
     """
 
     def __call__(self, batch: Batch) -> Task:
@@ -27,10 +28,11 @@ class Reverse:
 
 
 def last_turns(source: Tensor, facts: Tensor) -> Tensor:
-    """Return the last turn of each ``<self> ids <other> ids ... </s>`` [B, S] as ``ids </s>`` [B, T], or only padding.
+    """Return the last turn of each ``<self> ids <other> ids ... </s>`` [B, S] as ``ids </s>``
+    [B, T], or only padding.
 
-    Its ids begin behind the last role token, and never before the end of the ``facts`` [B] leading tokens: a source
-    may have no turn, or only the end of one.
+    Its ids begin behind the last role token, and never before the end of the ``facts`` [B] leading
+    tokens: a source may have no turn, or only the end of one.
     """
     ends = torch.arange(1, source.shape[1] + 1, device=source.device)  # [S]
     starts = (((source == SELF) | (source == OTHER)) * ends).amax(1).maximum(facts)  # [B]

@@ -16,7 +16,7 @@ from dialog.data.reading.files import require_file
 from dialog.data.tokenizers.tokenizer import Tokenizer
 from dialog.errors import UserError
 from dialog.ranks import rank, world_size
-from dialog.training.objectives.contract import end_rows
+from dialog.training.objectives.objective import end_rows
 
 Integers = NDArray[np.integer[Any]]
 LINES = 10_000
@@ -24,12 +24,14 @@ LINES = 10_000
 
 
 class Utterances:
-    """Token ids of a UTF-8 text of one utterance a line, in one flat array; empty lines are skipped.
+    """Token ids of a UTF-8 text of one utterance a line, in one flat array; empty lines are
+    skipped.
 
     Args:
         path: The text.
         tokenizer: The run's tokenizer.
-        max_tokens: The most tokens of an utterance, </s> included; longer ones are truncated at the end.
+        max_tokens: The most tokens of an utterance, </s> included; longer ones are truncated at the
+            end.
 
     Raises:
         UserError: the text cannot be read or has no utterance.
@@ -39,7 +41,9 @@ class Utterances:
         require_file(path, "it should hold an utterance a line")
         try:
             with path.open(encoding="utf-8") as file:
-                parts, lengths = _encoded((line.strip() for line in file), tokenizer, max_tokens - 1)
+                parts, lengths = _encoded(
+                    (line.strip() for line in file), tokenizer, max_tokens - 1
+                )
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"{path}: the text cannot be read: {error}") from error
         if not lengths:
@@ -55,7 +59,8 @@ class Utterances:
         """Draw ``count`` utterances uniformly: rows ``ids </s>`` padded on the right [count, T]."""
         chosen = (torch.randint(len(self), (count,)) + self._first_of_rank()) % len(self)
         lengths = self.lengths[chosen]
-        columns = self.starts[chosen].unsqueeze(1) + torch.arange(int(lengths.max()) + 1)  # [count, T]
+        # [count, T]
+        columns = self.starts[chosen].unsqueeze(1) + torch.arange(int(lengths.max()) + 1)
         return end_rows(self.ids[columns.clamp(max=len(self.ids) - 1)].long(), lengths)
 
     def _first_of_rank(self) -> int:
@@ -63,8 +68,12 @@ class Utterances:
         return rank() * len(self) // world_size()
 
 
-def _encoded(lines: Iterable[str], tokenizer: Tokenizer, most: int) -> tuple[list[Integers], list[Integers]]:
-    """Encode the lines that are not empty, truncated to ``most`` ids; return blocks of ids and of lengths."""
+def _encoded(
+    lines: Iterable[str], tokenizer: Tokenizer, most: int
+) -> tuple[list[Integers], list[Integers]]:
+    """Encode the lines that are not empty, truncated to ``most`` ids; return blocks of ids and of
+    lengths.
+    """
     parts: list[Integers] = []
     lengths: list[Integers] = []
     rest = filter(None, lines)

@@ -31,8 +31,11 @@ class MatmulSpeed(NamedTuple):
 
 
 def matmul_speed() -> MatmulSpeed:
-    """Return the speed of this processor; measured if the cache lacks it for this processor, threads and torch."""
-    path, name = cache() / "matmul-speed.json", f"{processor()}, {torch.get_num_threads()} threads, {torch.__version__}"
+    """Return the speed of this processor; measured if the cache lacks it for this processor,
+    threads and torch.
+    """
+    path = cache() / "matmul-speed.json"
+    name = f"{processor()}, {torch.get_num_threads()} threads, {torch.__version__}"
     kept: dict[str, Any] = {}
     with suppress(UserError):  # missing or damaged
         kept = read_json(path)
@@ -47,7 +50,9 @@ def matmul_speed() -> MatmulSpeed:
 
 
 def _measure() -> MatmulSpeed:
-    """Measure the types in turns, so that a burst of other work does not slow only one; the highest speeds count."""
+    """Measure the types in turns, so that a burst of other work does not slow only one; the highest
+    speeds count.
+    """
     rounds = [MatmulSpeed(_speed(torch.float32), _speed(torch.bfloat16)) for _ in range(ROUNDS)]
     return MatmulSpeed(*map(max, zip(*rounds, strict=True)))
 
@@ -55,9 +60,11 @@ def _measure() -> MatmulSpeed:
 def _speed(dtype: torch.dtype) -> float:
     """Return FLOP/s of the fastest product of one type."""
     rows, inner, columns = SIZES
-    left, right = torch.ones(rows, inner, dtype=dtype), torch.ones(inner, columns, dtype=dtype)
+    left = torch.ones(rows, inner, dtype=dtype)
+    right = torch.ones(inner, columns, dtype=dtype)
     torch.mm(left, right)  # the first one prepares the kernel
-    best, until = float("inf"), time.perf_counter() + SECONDS
+    best = float("inf")
+    until = time.perf_counter() + SECONDS
     while (began := time.perf_counter()) < until:
         torch.mm(left, right)
         best = min(best, time.perf_counter() - began)

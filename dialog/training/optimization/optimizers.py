@@ -19,9 +19,11 @@ FUSED = ("cpu", "cuda", "mps", "xpu")
 
 
 def decay_groups(parameters: Iterable[tuple[str, nn.Parameter]]) -> Groups:
-    """Split the trainable parameters into two groups: with the optimizer's weight decay, and without (norms, biases).
+    """Split the trainable parameters into two groups: with the optimizer's weight decay, and
+    without (norms, biases).
 
-    Parameters of one dimension, or named ``bias``, do not decay; embeddings decay like any other matrix.
+    Parameters of one dimension, or named ``bias``, do not decay; embeddings decay like any other
+    matrix.
 
     Raises:
         ValueError: every parameter is frozen.
@@ -29,9 +31,16 @@ def decay_groups(parameters: Iterable[tuple[str, nn.Parameter]]) -> Groups:
     trained = [(name, parameter) for name, parameter in parameters if parameter.requires_grad]
     if not trained:
         raise ValueError("every parameter is frozen; unfreeze at least one")
-    undecayed = {name for name, parameter in trained if parameter.dim() <= 1 or name.rpartition(".")[2] == "bias"}
+    undecayed = {
+        name
+        for name, parameter in trained
+        if parameter.dim() <= 1 or name.rpartition(".")[2] == "bias"
+    }
     decayed = {"params": [parameter for name, parameter in trained if name not in undecayed]}
-    plain = {"params": [parameter for name, parameter in trained if name in undecayed], "weight_decay": 0.0}
+    plain = {
+        "params": [parameter for name, parameter in trained if name in undecayed],
+        "weight_decay": 0.0,
+    }
     return [group for group in (decayed, plain) if group["params"]]
 
 
@@ -44,7 +53,9 @@ def adamw(
     weight_decay: float = 0.01,
 ) -> Optimizer:
     """AdamW (Loshchilov & Hutter 2019): Adam with decoupled weight decay."""
-    return AdamW(params, lr=lr, betas=_pair(betas), eps=eps, weight_decay=weight_decay, fused=fused(params))
+    return AdamW(
+        params, lr=lr, betas=_pair(betas), eps=eps, weight_decay=weight_decay, fused=fused(params)
+    )
 
 
 def adam(
@@ -56,7 +67,8 @@ def adam(
     weight_decay: float = 0.0,
     amsgrad: bool = False,
 ) -> Optimizer:
-    """Adam (Kingma & Ba 2015), with the betas of Vaswani et al. 2017, 5.3; weight decay is added to the gradient.
+    """Adam (Kingma & Ba 2015), with the betas of Vaswani et al. 2017, 5.3; weight decay is added to
+    the gradient.
 
     ``amsgrad`` divides by the largest second moment so far (Reddi et al. 2018).
     """
@@ -72,11 +84,25 @@ def adam(
 
 
 def sgd(
-    params: Groups, *, lr: float = 0.1, momentum: float = 0.9, nesterov: bool = False, weight_decay: float = 0.0
+    params: Groups,
+    *,
+    lr: float = 0.1,
+    momentum: float = 0.9,
+    nesterov: bool = False,
+    weight_decay: float = 0.0,
 ) -> Optimizer:
-    """Stochastic gradient descent with momentum (Polyak 1964), or Nesterov's (as in Sutskever et al. 2013)."""
+    """Stochastic gradient descent with momentum (Polyak 1964), or Nesterov's (as in Sutskever
+    et al. 2013).
+    """
     one_kernel = fused(params) and not is_sharded(params)  # torch 2.13 has no fused SGD for shards
-    return SGD(params, lr=lr, momentum=momentum, nesterov=nesterov, weight_decay=weight_decay, fused=one_kernel)
+    return SGD(
+        params,
+        lr=lr,
+        momentum=momentum,
+        nesterov=nesterov,
+        weight_decay=weight_decay,
+        fused=one_kernel,
+    )
 
 
 def adafactor(
@@ -87,21 +113,27 @@ def adafactor(
     clip: float = 1.0,
     weight_decay: float = 0.0,
 ) -> Optimizer:
-    """Adafactor (Shazeer & Stern 2018): stores only row and column means of a matrix's second moments.
+    """Adafactor (Shazeer & Stern 2018): stores only row and column means of a matrix's second
+    moments.
 
-    A step is ``lr`` times the root mean square of the parameter (at least 1e-3) times an update whose root mean square
-    is at most ``clip``; the second moments' decay at step t is 1 - t^beta2_decay.
+    A step is ``lr`` times the root mean square of the parameter (at least 1e-3) times an update
+    whose root mean square is at most ``clip``; the second moments' decay at step t is 1 -
+    t^beta2_decay.
 
     Raises:
         ValueError: the parameters are sharded; the row and column means need whole matrices.
     """
     if is_sharded(params):
-        raise ValueError("needs unsharded parameters; with trainer.strategy=fsdp choose another optimizer")
+        raise ValueError(
+            "needs unsharded parameters; with trainer.strategy=fsdp choose another optimizer"
+        )
     return Adafactor(params, lr=lr, beta2_decay=beta2_decay, d=clip, weight_decay=weight_decay)
 
 
 OPTIMIZERS: Family[Optimizer] = Family(
-    "optimizer", {"adamw": adamw, "adam": adam, "sgd": sgd, "adafactor": adafactor}, runtime=("params",)
+    "optimizer",
+    {"adamw": adamw, "adam": adam, "sgd": sgd, "adafactor": adafactor},
+    runtime=("params",),
 )
 
 

@@ -1,4 +1,6 @@
-"""Precisions of training: names, hardware support, and mixed precision that casts each weight once a step."""
+"""Precisions of training: names, hardware support, and mixed precision that casts each weight once
+a step.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ ALIASES = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed", "64": "64-tr
 """Lightning's older names."""
 
 WORTH_CASTING = 1.5
-"""Speed of matrix products in bfloat16, relative to float32, from which mixed precision makes up for its casts."""
+"""Speed of matrix products in bfloat16, relative to float32, from which mixed precision makes up
+for its casts.
+"""
 
 MATMUL_PRECISIONS = ("highest", "high", "medium")
 
@@ -28,8 +32,8 @@ log = logging.getLogger("dialog")
 class CachedMixedPrecision(MixedPrecision):
     """Lightning's mixed precision with autocast's weight cache enabled.
 
-    Lightning 2.6 disables the cache (its issue 21611), so a recurrent loop would cast its weights at every token and
-    keep every copy for the backward pass.
+    Lightning 2.6 disables the cache (its issue 21611), so a recurrent loop would cast its weights
+    at every token and keep every copy for the backward pass.
     """
 
     def autocast_context_manager(self) -> torch.autocast:
@@ -49,11 +53,17 @@ def device_of(accelerator: str) -> str:
     """Return the device type that Lightning's ``accelerator`` selects on this machine."""
     if accelerator in ("gpu", "cuda") or (accelerator == "auto" and torch.cuda.is_available()):
         return "cuda"
-    return "mps" if accelerator == "mps" or (accelerator == "auto" and torch.mps.is_available()) else "cpu"
+    return (
+        "mps"
+        if accelerator == "mps" or (accelerator == "auto" and torch.mps.is_available())
+        else "cpu"
+    )
 
 
 def has_bfloat16(device: str) -> bool:
-    """Return whether a device has bfloat16 in hardware; emulated on a CPU it is many times slower than float32."""
+    """Return whether a device has bfloat16 in hardware; emulated on a CPU it is many times slower
+    than float32.
+    """
     if device == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return device == "cpu" and has_onednn_bfloat16()
@@ -68,34 +78,46 @@ def fitting(precision: str, accelerator: str) -> str:
     """Resolve ``auto``, the faster of bf16-mixed and 32-true on this hardware, and older names.
 
     Raises:
-        UserError: unknown precision, or 16-true, in which small updates vanish, and small gradients too, for lack of a
-            gradient scaler.
+        UserError: unknown precision, or 16-true, in which small updates vanish, and small gradients
+            too, for lack of a gradient scaler.
     """
     if precision == "auto":
         return faster(device_of(accelerator))
     resolved = ALIASES.get(precision, precision)
     if resolved == "16-true":
-        raise UserError("trainer.precision: small gradients and updates vanish in 16-true; use 16-mixed or bf16-true")
+        raise UserError(
+            "trainer.precision: small gradients and updates vanish in 16-true; use 16-mixed or"
+            " bf16-true"
+        )
     if resolved not in PRECISIONS:
-        raise UserError(f"trainer.precision: unknown precision {precision!r}{hint(precision, ('auto', *PRECISIONS))}")
+        raise UserError(
+            "trainer.precision: unknown precision"
+            f" {precision!r}{hint(precision, ('auto', *PRECISIONS))}"
+        )
     return resolved
 
 
 def faster(device: str) -> str:
     """Return the faster of bf16-mixed and 32-true on a device, and log the reason.
 
-    A GPU with bfloat16 in hardware is faster in it. For a CPU, products of both types are measured: one with AMX
-    computes bfloat16 7 times as fast as float32, one with AVX512-BF16 alone can be slower.
+    A GPU with bfloat16 in hardware is faster in it. For a CPU, products of both types are measured:
+    one with AMX computes bfloat16 7 times as fast as float32, one with AVX512-BF16 alone can be
+    slower.
     """
     if not has_bfloat16(device):
-        precision, reason = "32-true", f"this {device} has no bfloat16"
+        precision = "32-true"
+        reason = f"this {device} has no bfloat16"
     elif device != "cpu":
-        precision, reason = "bf16-mixed", f"this {device} has bfloat16"
+        precision = "bf16-mixed"
+        reason = f"this {device} has bfloat16"
     else:
         speed = matmul_speed()
         ratio = speed.bfloat16 / speed.float32
         precision = "bf16-mixed" if ratio > WORTH_CASTING else "32-true"
-        reason = f"matrix products in bfloat16 run at {ratio:.1f} times the speed of float32 on this processor"
+        reason = (
+            f"matrix products in bfloat16 run at {ratio:.1f} times the speed of float32 on this"
+            " processor"
+        )
     log.info("precision: %s (%s)", precision, reason)
     return precision
 
@@ -103,9 +125,17 @@ def faster(device: str) -> str:
 def warn_emulated(precision: str, accelerator: str) -> None:
     """Warn of a precision that the hardware only emulates."""
     device = device_of(accelerator)
-    for prefix, kind, in_hardware in (("bf16", "bfloat16", has_bfloat16), ("16", "float16", has_float16)):
+    for prefix, kind, in_hardware in (
+        ("bf16", "bfloat16", has_bfloat16),
+        ("16", "float16", has_float16),
+    ):
         if precision.startswith(prefix) and not in_hardware(device):
-            log.warning("precision %s: this %s emulates %s, which is slow; 32-true is faster", precision, device, kind)
+            log.warning(
+                "precision %s: this %s emulates %s, which is slow; 32-true is faster",
+                precision,
+                device,
+                kind,
+            )
 
 
 def use_matmul_precision(name: str) -> None:
@@ -115,5 +145,7 @@ def use_matmul_precision(name: str) -> None:
         UserError: unknown name.
     """
     if name not in MATMUL_PRECISIONS:
-        raise UserError(f"float32_matmul_precision must be one of {', '.join(MATMUL_PRECISIONS)}, not {name!r}")
+        raise UserError(
+            f"float32_matmul_precision must be one of {', '.join(MATMUL_PRECISIONS)}, not {name!r}"
+        )
     torch.set_float32_matmul_precision(name)

@@ -1,8 +1,8 @@
 """Learning-rate schedules: the factor of the optimizer's ``lr`` at each step.
 
-All but ``plateau`` are functions of i = 0, 1, ..., the number of optimizer steps so far. During warm-up the rate is
-``lr (i + 1) / warmup_steps``. N is the number of training steps: ``steps`` if given, else the trainer's; afterwards the
-rate stays constant.
+All but ``plateau`` are functions of i = 0, 1, ..., the number of optimizer steps so far. During
+warm-up the rate is ``lr (i + 1) / warmup_steps``. N is the number of training steps: ``steps`` if
+given, else the trainer's; afterwards the rate stays constant.
 """
 
 from __future__ import annotations
@@ -24,16 +24,22 @@ def constant(optimizer: Optimizer, *, warmup_steps: int = 0) -> LRScheduler:
     return LambdaLR(optimizer, lambda step: warm(step, warmup_steps))
 
 
-def inverse_sqrt(optimizer: Optimizer, *, warmup_steps: int = 1000, start: float | None = None) -> LRScheduler:
-    """Lr x min(n / warm-up, sqrt(warm-up / n)) at step n = i + 1; Vaswani et al. 2017, 5.3, with its peak at lr.
+def inverse_sqrt(
+    optimizer: Optimizer, *, warmup_steps: int = 1000, start: float | None = None
+) -> LRScheduler:
+    """Lr x min(n / warm-up, sqrt(warm-up / n)) at step n = i + 1; Vaswani et al. 2017, 5.3, with
+    its peak at lr.
 
-    With ``start``, as in ParlAI: from lr x start at step i = 0 linearly to lr at i = warm-up, then lr x
-    sqrt(warm-up / i).
+    With ``start``, as in ParlAI: from lr x start at step i = 0 linearly to lr at i = warm-up, then
+    lr x sqrt(warm-up / i).
     """
     if warmup_steps < 1:
         raise ValueError("warmup_steps must be at least 1")
     if start is None:
-        return LambdaLR(optimizer, lambda step: min((step + 1) / warmup_steps, (warmup_steps / (step + 1)) ** 0.5))
+        return LambdaLR(
+            optimizer,
+            lambda step: min((step + 1) / warmup_steps, (warmup_steps / (step + 1)) ** 0.5),
+        )
     _check_fraction("start", start)
 
     def factor(step: int) -> float:
@@ -52,7 +58,13 @@ def linear(
     training_steps: Callable[[], float] | None = None,
 ) -> LRScheduler:
     """Lr x (1 - p (1 - minimum)) with p = (i - warm-up) / (N - warm-up): falls to lr x minimum."""
-    return _falling(optimizer, lambda progress: 1 - progress, warmup_steps, minimum, length(steps, training_steps))
+    return _falling(
+        optimizer,
+        lambda progress: 1 - progress,
+        warmup_steps,
+        minimum,
+        length(steps, training_steps),
+    )
 
 
 def cosine(
@@ -63,7 +75,9 @@ def cosine(
     steps: int | None = None,
     training_steps: Callable[[], float] | None = None,
 ) -> LRScheduler:
-    """Lr x (minimum + (1 - minimum) (1 + cos(pi p)) / 2) with p as in linear; Loshchilov & Hutter 2017, no restarts."""
+    """Lr x (minimum + (1 - minimum) (1 + cos(pi p)) / 2) with p as in linear; Loshchilov & Hutter
+    2017, no restarts.
+    """
     return _falling(optimizer, half_wave, warmup_steps, minimum, length(steps, training_steps))
 
 
@@ -76,7 +90,8 @@ def one_cycle(
     steps: int | None = None,
     training_steps: Callable[[], float] | None = None,
 ) -> LRScheduler:
-    """Rise along half a cosine from lr x start to lr in the first ``rise`` of N steps, then fall along one to lr x end.
+    """Rise along half a cosine from lr x start to lr in the first ``rise`` of N steps, then fall
+    along one to lr x end.
 
     Smith & Topin 2018, with constant momentum.
     """
@@ -96,7 +111,9 @@ def one_cycle(
 
 
 def plateau(optimizer: Optimizer, *, factor: float = 0.5, patience: int = 1) -> ReduceLROnPlateau:
-    """Lr x factor after more than ``patience`` validations whose loss is not 0.01 % below the lowest before them."""
+    """Lr x factor after more than ``patience`` validations whose loss is not 0.01 % below the
+    lowest before them.
+    """
     return ReduceLROnPlateau(optimizer, factor=factor, patience=patience)
 
 
@@ -136,12 +153,18 @@ def length(steps: int | None, training_steps: Callable[[], float] | None) -> flo
         return steps
     total = training_steps() if training_steps else None
     if total == math.inf:
-        raise ValueError("the number of training steps is unknown; set steps, or trainer.max_steps or max_epochs")
+        raise ValueError(
+            "the number of training steps is unknown; set steps, or trainer.max_steps or max_epochs"
+        )
     return math.inf if total is None else total
 
 
 def _falling(
-    optimizer: Optimizer, shape: Callable[[float], float], warmup_steps: int, minimum: float, last: float
+    optimizer: Optimizer,
+    shape: Callable[[float], float],
+    warmup_steps: int,
+    minimum: float,
+    last: float,
 ) -> LRScheduler:
     """Warm up, then fall from lr to lr x minimum as ``shape`` falls from 1 to 0."""
     _check_not_negative("warmup_steps", warmup_steps)

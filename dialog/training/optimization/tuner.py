@@ -36,17 +36,30 @@ class RangeTest(NamedTuple):
 
 
 def try_rates(
-    trainer: Trainer, module: DialogModule, data: DialogDataModule, *, lowest: float, highest: float, steps: int
+    trainer: Trainer,
+    module: DialogModule,
+    data: DialogDataModule,
+    *,
+    lowest: float,
+    highest: float,
+    steps: int,
 ) -> RangeTest:
-    """Raise the learning rate exponentially at each step until the loss has risen fourfold; Smith 2017, 3.3.
+    """Raise the learning rate exponentially at each step until the loss has risen fourfold; Smith
+    2017, 3.3.
 
     The weights are restored afterwards.
     """
     silence_lightning()
-    listen_for_signals(trainer)  # an exception that a handler raises inside a finalizer would be lost
+    # an exception that a handler raises inside a finalizer would be lost
+    listen_for_signals(trainer)
     with ProgressBars() as bars, finder_bar(partial(FinderBar, bars)):
         finder = Tuner(trainer).lr_find(
-            module, datamodule=data, min_lr=lowest, max_lr=highest, num_training=steps, update_attr=False
+            module,
+            datamodule=data,
+            min_lr=lowest,
+            max_lr=highest,
+            num_training=steps,
+            update_attr=False,
         )
     assert finder is not None
     losses = unsmoothed([float(loss) for loss in finder.results["loss"]])
@@ -71,7 +84,8 @@ class FinderBar:
 
 
 def unsmoothed(means: Sequence[float]) -> list[float]:
-    """Recover the losses l_k from Lightning's means m_k = a_k / (1 - b^(k + 1)), a_k = b a_(k - 1) + (1 - b) l_k.
+    """Recover the losses l_k from Lightning's means m_k = a_k / (1 - b^(k + 1)), a_k = b a_(k - 1)
+    + (1 - b) l_k.
 
     The means lag far behind: they still fall when the learning rate is much too high.
     """
@@ -88,22 +102,30 @@ class BatchTrial(NamedTuple):
 
 
 class HeaviestBatches(DialogDataModule):
-    """The most expensive batches of a plan; records each batch size that fits in memory in ``trials``."""
+    """The most expensive batches of a plan; records each batch size that fits in memory in
+    ``trials``.
+    """
 
     STEPS = 3
 
     def __init__(self, data: DialogDataModule, batch_tokens: int) -> None:
-        super().__init__(data.folder, batch_tokens=batch_tokens, seed=data.seed, retokenise=data.retokenise)
+        super().__init__(
+            data.folder, batch_tokens=batch_tokens, seed=data.seed, retokenise=data.retokenise
+        )
         self.trials: list[BatchTrial] = []
 
     def train_dataloader(self) -> HeaviestLoader:  # type: ignore[override]  # Lightning takes any iterable
         """Return the loader of these batches only."""
         assert self.trainer is not None
-        return HeaviestLoader(super().train_dataloader(), self.trainer.strategy.root_device, self.trials)
+        return HeaviestLoader(
+            super().train_dataloader(), self.trainer.strategy.root_device, self.trials
+        )
 
 
 class HeaviestLoader:
-    """The batch with the most target tokens, then three times the one with the most tokens; the second is timed."""
+    """The batch with the most target tokens, then three times the one with the most tokens; the
+    second is timed.
+    """
 
     def __init__(self, loader: BatchLoader, device: torch.device, trials: list[BatchTrial]) -> None:
         self.loader = loader
@@ -129,7 +151,8 @@ def try_batch_tokens(
 ) -> list[BatchTrial]:
     """Double ``data.batch_tokens`` from ``first`` up to ``most`` while a step fits in memory.
 
-    A size fits when the most expensive batches of its plan have passed a whole step, the optimizer's included.
+    A size fits when the most expensive batches of its plan have passed a whole step, the
+    optimizer's included.
     """
     heaviest = HeaviestBatches(data, first)
     silence_lightning()
@@ -159,7 +182,9 @@ def silence_lightning() -> None:
 
 @contextmanager
 def bounded_memory() -> Iterator[None]:
-    """On Linux, limit this process to the memory that is free now: it gets a MemoryError and is not killed."""
+    """On Linux, limit this process to the memory that is free now: it gets a MemoryError and is not
+    killed.
+    """
     if not Path("/proc/meminfo").is_file():
         yield
         return

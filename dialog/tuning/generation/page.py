@@ -20,10 +20,20 @@ from dialog.report.terminal import display_width, one_line
 from dialog.tuning.generation.frontier import on_frontier
 from dialog.tuning.generation.sample import DIVERSITY, Sample
 
-COLUMNS = ("f1", "sacrebleu", "bleu_2", "distinct_2", DIVERSITY, "entropy_2", "length_mean", "repetition_3")
+COLUMNS = (
+    "f1",
+    "sacrebleu",
+    "bleu_2",
+    "distinct_2",
+    DIVERSITY,
+    "entropy_2",
+    "length_mean",
+    "repetition_3",
+)
 AXES = ((DIVERSITY, "f1"), (DIVERSITY, "bleu_2"), ("entropy_2", "f1"), ("entropy_2", "bleu_2"))
 """Diversity and quality of each panel."""
-SHOWN, SEED = 12, 0
+SHOWN = 12
+SEED = 0
 """Examples on the page, drawn with this seed."""
 
 Results = Mapping[str, Any]
@@ -43,7 +53,10 @@ def table_lines(results: Results) -> Iterator[str]:
         yield from (_line(name, width, cells, heads) for name, cells in rows)
         yield selected_words(results, run)
         model = "ensemble" if run["ensemble"] else "run"
-        yield f"generation={Path(run['file']).stem} selects it for this {model}: {one_line(run['file'])}"
+        yield (
+            f"generation={Path(run['file']).stem} selects it for this {model}:"
+            f" {one_line(run['file'])}"
+        )
         yield ""
     yield "+ no other setting is better in both F1 and rarefied distinct-2; * selected"
 
@@ -58,11 +71,17 @@ def sample_words(results: Results) -> str:
 def selected_words(results: Results, run: Results) -> str:
     """Return the selected setting of a run, and why it was selected."""
     why = f"{one_line(run['selected'])}: {results['rule']['words']}"
-    return why if run["conditions_met"] else f"{why}; no setting meets the conditions, this one comes nearest"
+    return (
+        why
+        if run["conditions_met"]
+        else f"{why}; no setting meets the conditions, this one comes nearest"
+    )
 
 
 def write_pages(results: Results, sample: Sample, folder: Path) -> Path:
-    """Write results.json, frontier.svg, frontier.png and frontier.html to a folder, which is returned."""
+    """Write results.json, frontier.svg, frontier.png and frontier.html to a folder, which is
+    returned.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     names = [one_line(run["name"]) for run in results["runs"]]
     charts = panels(results)
@@ -79,14 +98,27 @@ def panels(results: Results) -> list[Panel]:
     charts = []
     for across, up in AXES:
         points = [
-            FrontierPoint(row["name"], row["generation"]["search"]["name"], *place, number, best, row["selected"])
+            FrontierPoint(
+                row["name"],
+                row["generation"]["search"]["name"],
+                *place,
+                number,
+                best,
+                row["selected"],
+            )
             for number, run in enumerate(results["runs"])
             for row, place, best in _placed(run["settings"], across, up)
         ]
         verticals = [(results["human"][across], "references")]
-        bounds = [condition["bound"] for condition in results["rule"]["conditions"] if condition["metric"] == across]
+        bounds = [
+            condition["bound"]
+            for condition in results["rule"]["conditions"]
+            if condition["metric"] == across
+        ]
         verticals += [(bound, "rule") for bound in bounds]
-        charts.append(Panel(metric_display(across).label, metric_display(up).label, points, verticals))
+        charts.append(
+            Panel(metric_display(across).label, metric_display(up).label, points, verticals)
+        )
     return charts
 
 
@@ -99,15 +131,21 @@ def _placed(
 
 
 def page(results: Results, sample: Sample) -> str:
-    """Return the page: plot, selected settings, tables, and responses of some settings to the same contexts."""
+    """Return the page: plot, selected settings, tables, and responses of some settings to the same
+    contexts.
+    """
     texts = printable_json({**results, "sample": sample_words(results)})
-    places = sorted(random.Random(SEED).sample(range(len(sample.examples)), min(SHOWN, len(sample.examples))))
+    places = sorted(
+        random.Random(SEED).sample(range(len(sample.examples)), min(SHOWN, len(sample.examples)))
+    )
     displays = [metric_display(name) for name in COLUMNS]
     values = {
         "names": [run["name"] for run in texts["runs"]],
         "rule": texts["rule"]["words"],
         "facts": texts["sample"],
-        "chart": Markup(frontier_svg(panels(results), [one_line(run["name"]) for run in results["runs"]])),
+        "chart": Markup(
+            frontier_svg(panels(results), [one_line(run["name"]) for run in results["runs"]])
+        ),
         "series": SERIES,
         "heads": [display.label for display in displays],
         "metrics": displays,
@@ -134,7 +172,9 @@ def page(results: Results, sample: Sample) -> str:
 
 
 def _shown(results: Results, sample: Sample, place: int) -> dict[str, Any]:
-    """Return an example with the responses of the settings on the frontier, the selected one first."""
+    """Return an example with the responses of the settings on the frontier, the selected one
+    first.
+    """
     example = sample.examples[place]
     answers = [
         (number, row["name"], row["responses"][place], row["selected"])
@@ -143,7 +183,12 @@ def _shown(results: Results, sample: Sample, place: int) -> dict[str, Any]:
         if row["selected"] or row["frontier"]
     ]
     context = [turn.text for turn in example.context[-4:]]
-    return {"id": example.id, "context": context, "reference": example.response.text, "answers": answers}
+    return {
+        "id": example.id,
+        "context": context,
+        "reference": example.response.text,
+        "answers": answers,
+    }
 
 
 def _cells(values: Mapping[str, float]) -> list[str]:

@@ -1,4 +1,6 @@
-"""Rule that selects a setting: the best value of one metric among the settings that meet conditions."""
+"""Rule that selects a setting: the best value of one metric among the settings that meet
+conditions.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from dialog.errors import UserError
 from dialog.report.formats.metrics import metric_display
 
 DEFAULT = "f1 if rarefied_distinct_2 >= 0.5 human and length_mean >= 0.5 human"
-"""Not `distinct_2`, which is high for few bigrams: responses of one word would meet the condition."""
+"""Not `distinct_2`, which is high for few bigrams: responses of one word would meet the condition.
+"""
 CONDITION = re.compile(r"(\w+) *(>=|<=) *([0-9.]+(?:e-?[0-9]+)?)( +human)?")
 HELP = "write METRIC if METRIC >= NUMBER [human] and ..., such as " + repr(DEFAULT)
 
@@ -33,9 +36,13 @@ class Condition:
         return self.number * human[self.metric] if self.of_human else self.number
 
     def shortfall(self, values: Values, human: Values) -> float:
-        """Return by how much a value misses the bound, relative to it; 0 if the condition is met."""
+        """Return by how much a value misses the bound, relative to it; 0 if the condition is
+        met.
+        """
         bound = self.bound(human)
-        missing = bound - values[self.metric] if self.relation == ">=" else values[self.metric] - bound
+        missing = (
+            bound - values[self.metric] if self.relation == ">=" else values[self.metric] - bound
+        )
         return max(0.0, missing / (abs(bound) or 1.0))
 
     def describe(self, human: Values) -> str:
@@ -43,7 +50,11 @@ class Condition:
         display = metric_display(self.metric)
         words = {">=": "at least", "<=": "at most"}[self.relation]
         bound = display.format(self.bound(human))
-        share = f" ({self.number:g} of the references' {display.format(human[self.metric])})" if self.of_human else ""
+        share = (
+            f" ({self.number:g} of the references' {display.format(human[self.metric])})"
+            if self.of_human
+            else ""
+        )
         return f"{display.label} of {words} {bound}{share}"
 
 
@@ -63,7 +74,8 @@ class SelectionRule:
     def select(self, settings: Sequence[Values], human: Values) -> int:
         """Return the index of the selected setting: the first of equal ones.
 
-        If no setting meets all conditions, those with the smallest sum of relative shortfalls remain.
+        If no setting meets all conditions, those with the smallest sum of relative shortfalls
+        remain.
         """
         shortfalls = [self.shortfall(values, human) for values in settings]
         nearest = min(shortfalls)
@@ -81,7 +93,8 @@ class SelectionRule:
         if not self.conditions:
             return f"{best} of all settings"
         return (
-            f"{best} among the settings with {' and '.join(condition.describe(human) for condition in self.conditions)}"
+            f"{best} among the settings with"
+            f" {' and '.join(condition.describe(human) for condition in self.conditions)}"
         )
 
 

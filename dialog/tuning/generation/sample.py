@@ -39,9 +39,12 @@ MEASURED: tuple[Component, ...] = (
     {"name": "repetition", "n": 3},
     {"name": "length_mean"},
 )
-"""Metrics of each setting: two of overlap with the references, the others of the responses alone."""
+"""Metrics of each setting: two of overlap with the references, the others of the responses alone.
+"""
 DIVERSITY = "rarefied_distinct_2"
-"""Distinct-2 on equally many bigrams for all settings: `SAMPLED` times the number in the references."""
+"""Distinct-2 on equally many bigrams for all settings: `SAMPLED` times the number in the
+references.
+"""
 SAMPLED = 0.5
 NAMES = (*(key(component) for component in MEASURED), DIVERSITY)
 
@@ -63,13 +66,20 @@ class Sample:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the ids and references; equal for runs that read contexts of different lengths."""
+        """SHA-256 of the ids and references; equal for runs that read contexts of different
+        lengths.
+        """
         return self._hash(lambda example: (example.id, example.response.text))
 
     @property
     def inputs(self) -> str:
         """SHA-256 of all that a run reads of these examples."""
-        return self._hash(lambda example: (example.id, *map(str, (*example.facts, *example.context, example.response))))
+        return self._hash(
+            lambda example: (
+                example.id,
+                *map(str, (*example.facts, *example.context, example.response)),
+            )
+        )
 
     def measure(self, responses: Sequence[str]) -> dict[str, float]:
         """Return the metrics of responses, and the standard error of the mean F1."""
@@ -82,9 +92,13 @@ class Sample:
         metrics[DIVERSITY] = RarefiedDistinct(2, sample=max(1, round(SAMPLED * bigrams)))
         measurement = Measurement(metrics)
         pairs = zip(responses, references, strict=True)
-        measurement.add([{"response": response, "reference": reference} for response, reference in pairs])
+        measurement.add(
+            [{"response": response, "reference": reference} for response, reference in pairs]
+        )
         values = {name: float(value) for name, value in measurement.values().items()}
-        scores = [measurement.additive["f1"].value_of(row[None]) for row in measurement.statistics()["f1"]]
+        scores = [
+            measurement.additive["f1"].value_of(row[None]) for row in measurement.statistics()["f1"]
+        ]
         error = float(np.std(scores, ddof=1) / np.sqrt(len(scores))) if len(scores) > 1 else 0.0
         return {**values, "f1_standard_error": error}
 
@@ -92,18 +106,23 @@ class Sample:
         """Return the metrics of the references themselves."""
         return self.measure([example.response.text for example in self.examples])
 
-    def decode(self, run: Run, search: Component, progress: Callable[[int], object]) -> SampleResponses:
+    def decode(
+        self, run: Run, search: Component, progress: Callable[[int], object]
+    ) -> SampleResponses:
         """Generate a response to each example, in batches of similar source length.
 
         Raises:
             UserError: the scores of the model are not numbers.
         """
         pairs = run.responder.encode_batch(self.examples)
-        responses, seconds = [""] * len(pairs), 0.0
+        responses = [""] * len(pairs)
+        seconds = 0.0
         for rows in pair_batches(pairs, run.recipe.data.batch_tokens):
             batch = collate([pairs[row] for row in rows], rows.tolist())
             began = time.perf_counter()
-            replies = run.responder.generate(batch.source, search, ids=[self.examples[row].id for row in rows])
+            replies = run.responder.generate(
+                batch.source, search, ids=[self.examples[row].id for row in rows]
+            )
             seconds += time.perf_counter() - began
             check_answered(replies, str(run.folder))
             for row, candidates in zip(rows, replies, strict=True):
@@ -119,7 +138,8 @@ class Sample:
 
 
 def draw_sample(run: Run, count: int) -> Sample:
-    """Draw ``count`` examples of the validation split of a run's corpus, or all of them if there are fewer.
+    """Draw ``count`` examples of the validation split of a run's corpus, or all of them if there
+    are fewer.
 
     Raises:
         UserError: the split is missing, empty or cannot be read.
@@ -127,6 +147,9 @@ def draw_sample(run: Run, count: int) -> Sample:
     job = build_job(run.recipe)
     everything = list(examples(job.corpus.dialogues(SPLIT), job.rules, Counter()))
     if not everything:
-        raise UserError(f"{run.folder}: the corpus has no validation example; settings are selected on this split only")
+        raise UserError(
+            f"{run.folder}: the corpus has no validation example; settings are selected on this"
+            " split only"
+        )
     places = sorted(random.Random(SEED).sample(range(len(everything)), min(count, len(everything))))
     return Sample([everything[place] for place in places], len(everything))

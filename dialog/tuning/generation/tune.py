@@ -1,10 +1,11 @@
-"""Measure settings of the search on the validation split of runs, and write the selected one; it can be interrupted.
+"""Measure settings of the search on the validation split of runs, and write the selected one; it
+can be interrupted.
 
 A run folder keeps what was measured and what was selected:
 
-    generation/settings.jsonl                one line per measured setting: metrics, seconds, responses
+    generation/settings.jsonl                a line per setting: metrics, seconds, responses
     generation/manifest.json                 its SHA-256
-    configs/generation/tuned.yaml            the selected setting; ``generation=tuned`` selects it in any verb
+    configs/generation/tuned.yaml            the selected setting: ``generation=tuned``
     configs/generation/tuned_ensemble.yaml   the same for an ensemble of this run with others
 """
 
@@ -28,15 +29,15 @@ from dialog.paths import check_links, recipe_name
 from dialog.report.formats.metrics import metric_display
 from dialog.report.progress import ProgressBars
 from dialog.report.terminal import one_line
-from dialog.runs.evaluation.settings import with_reverse_weights
+from dialog.runs.evaluation.evaluated import with_reverse_weights
 from dialog.runs.folder import WEIGHTS, hash_of
 from dialog.runs.run import Run, run_names
 from dialog.signals import stopping
 from dialog.training.checkpoints.manifest import check_intact, replacing_listed
+from dialog.tuning.generation.decoding_setting import DecodingSetting
 from dialog.tuning.generation.frontier import on_frontier
 from dialog.tuning.generation.rule import SelectionRule
 from dialog.tuning.generation.sample import DIVERSITY, SPLIT, Sample
-from dialog.tuning.generation.settings import DecodingSetting
 
 FORMAT = 3
 """Version of the lines of settings.jsonl; lines of another version are measured again."""
@@ -56,14 +57,17 @@ class TuningTask:
     sample: Sample
 
     def __post_init__(self) -> None:
-        """Check that no link leads out of the folders of the run that are written; raise UserError otherwise."""
+        """Check that no link leads out of the folders of the run that are written; raise UserError
+        otherwise.
+        """
         if self.run.trust != FULL_TRUST:
             for path in (RECORD, SELECTED):
                 check_links(self.run.folder, Path(path).parts[0])
 
 
 def tune_generation(tasks: Sequence[TuningTask], rule: SelectionRule) -> dict[str, Any]:
-    """Measure every setting that a run folder has not recorded yet, and write the setting that the rule selects.
+    """Measure every setting that a run folder has not recorded yet, and write the setting that the
+    rule selects.
 
     The same call continues after an interruption.
 
@@ -71,13 +75,16 @@ def tune_generation(tasks: Sequence[TuningTask], rule: SelectionRule) -> dict[st
         The content of results.json.
 
     Raises:
-        UserError: runs with different validation examples, a folder in use by another process, or scores that are not
-            numbers.
+        UserError: runs with different validation examples, a folder in use by another process, or
+            scores that are not numbers.
     """
     check_same_examples(tasks)
     human = tasks[0].sample.human()
     names = run_names([task.run for task in tasks])
-    names = [" + ".join([name, *map(recipe_name, task.run.others)]) for name, task in zip(names, tasks, strict=True)]
+    names = [
+        " + ".join([name, *map(recipe_name, task.run.others)])
+        for name, task in zip(names, tasks, strict=True)
+    ]
     with (
         stopping("run the same command again to continue"),
         ProgressBars() as bars,
@@ -98,7 +105,9 @@ def tune_generation(tasks: Sequence[TuningTask], rule: SelectionRule) -> dict[st
         for record in records:
             for setting in record.missing():
                 record.measure(setting, advance)
-        runs = [record.select(name, rule, human) for name, record in zip(names, records, strict=True)]
+        runs = [
+            record.select(name, rule, human) for name, record in zip(names, records, strict=True)
+        ]
     return {
         "split": SPLIT,
         "examples": len(tasks[0].sample.examples),
@@ -108,7 +117,11 @@ def tune_generation(tasks: Sequence[TuningTask], rule: SelectionRule) -> dict[st
             "text": rule.text,
             "words": rule.describe(human),
             "conditions": [
-                {"metric": condition.metric, "relation": condition.relation, "bound": condition.bound(human)}
+                {
+                    "metric": condition.metric,
+                    "relation": condition.relation,
+                    "bound": condition.bound(human),
+                }
                 for condition in rule.conditions
             ],
         },
@@ -127,8 +140,8 @@ def check_same_examples(tasks: Sequence[TuningTask]) -> None:
     for other in others:
         if other.sample.fingerprint != first.sample.fingerprint:
             raise UserError(
-                f"{other.run.folder}: has other validation examples than {first.run.folder}; tune runs of one corpus "
-                "together, others one by one"
+                f"{other.run.folder}: has other validation examples than {first.run.folder}; tune"
+                " runs of one corpus together, others one by one"
             )
 
 
@@ -148,7 +161,8 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 class Record:
-    """The measured settings of a run, by fingerprint; those of other weights, data or examples are kept too.
+    """The measured settings of a run, by fingerprint; those of other weights, data or examples are
+    kept too.
 
     Args:
         task: The run, its settings and its examples.
@@ -162,7 +176,9 @@ class Record:
         self.path = task.run.folder / RECORD
         keys = "fingerprint", "setting", "metrics", "seconds", "responses"
         if self.path.is_file():
-            check_intact(self.path, "restore it from a copy, or remove it to measure the settings again")
+            check_intact(
+                self.path, "restore it from a copy, or remove it to measure the settings again"
+            )
         lines = read_json_lines(self.path, *keys) if self.path.is_file() else ()
         self.lines = {line["fingerprint"]: line for line in lines}
         run = task.run
@@ -179,11 +195,14 @@ class Record:
 
     def missing(self) -> list[DecodingSetting]:
         """Return the settings that have not been measured."""
-        return [setting for setting in self.task.settings if self.fingerprint(setting) not in self.lines]
+        return [
+            setting for setting in self.task.settings if self.fingerprint(setting) not in self.lines
+        ]
 
     def measure(self, setting: DecodingSetting, progress: Callable[[int], object]) -> None:
         """Measure a setting and write all lines; at any moment the file is complete."""
-        sample, fingerprint = self.task.sample, self.fingerprint(setting)
+        sample = self.task.sample
+        fingerprint = self.fingerprint(setting)
         decoded = sample.decode(self.task.run, setting.component, progress)
         self.lines[fingerprint] = {
             "fingerprint": fingerprint,
@@ -199,13 +218,17 @@ class Record:
             new.write_text(text, encoding="utf-8", newline="\n")
 
     def select(self, name: str, rule: SelectionRule, human: dict[str, float]) -> dict[str, Any]:
-        """Write the setting that a rule selects; return the settings of this run for results.json."""
+        """Write the setting that a rule selects; return the settings of this run for
+        results.json.
+        """
         lines = [self.lines[self.fingerprint(setting)] for setting in self.task.settings]
         values = [line["metrics"] for line in lines]
         place = rule.select(values, human)
         frontier = on_frontier([(line[DIVERSITY], line["f1"]) for line in values])
         met = rule.shortfall(values[place], human) == 0
-        write_selected(self.selected, self.task.settings[place], values[place], rule, human, met=met)
+        write_selected(
+            self.selected, self.task.settings[place], values[place], rule, human, met=met
+        )
         rows = [
             {
                 "name": setting.name,
@@ -216,7 +239,9 @@ class Record:
                 "selected": number == place,
                 "responses": line["responses"],
             }
-            for number, (setting, line, best) in enumerate(zip(self.task.settings, lines, frontier, strict=True))
+            for number, (setting, line, best) in enumerate(
+                zip(self.task.settings, lines, frontier, strict=True)
+            )
         ]
         return {
             "run": str(self.task.run.folder),
@@ -245,10 +270,15 @@ def write_selected(
     """
     shown = ("f1", "bleu_2", DIVERSITY, "entropy_2", "length_mean")
     displays = {name: metric_display(name) for name in shown}
-    numbers = ", ".join(f"{display.label} {display.format(values[name])}" for name, display in displays.items())
+    numbers = ", ".join(
+        f"{display.label} {display.format(values[name])}" for name, display in displays.items()
+    )
     note = "" if met else "# No setting meets the conditions; this one comes nearest.\n"
     path.parent.mkdir(parents=True, exist_ok=True)
-    head = f"# {one_line(setting.name)}: selected on validation as {rule.describe(human)}.\n{note}# {numbers}.\n"
+    head = (
+        f"# {one_line(setting.name)}: selected on validation as {rule.describe(human)}.\n{note}#"
+        f" {numbers}.\n"
+    )
     chosen = setting.chosen()
     if "reverse" in chosen["search"]:
         reverse = str(Path(chosen["search"]["reverse"]).resolve())

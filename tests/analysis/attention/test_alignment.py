@@ -13,7 +13,9 @@ class Toy(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.encoder = nn.ModuleDict({"self_attention": nn.Identity(), "own": nn.Identity()})
-        self.decoder = nn.ModuleDict({"self_attention": nn.Identity(), "cross_attention": nn.Identity()})
+        self.decoder = nn.ModuleDict(
+            {"self_attention": nn.Identity(), "cross_attention": nn.Identity()}
+        )
 
     @property
     def members(self) -> tuple[nn.Module, ...]:
@@ -35,14 +37,18 @@ def test_heads_of_an_ensemble_are_those_of_its_decoders() -> None:
     for toy in pair.networks:
         for module in (*toy.encoder.values(), *toy.decoder.values()):
             hook(module, torch.eye(2).roll(1, 0)[None, None])
-    assert list(accuracy.hits) == [f"networks.{number}.decoder.cross_attention.0" for number in (0, 1)]
+    assert list(accuracy.hits) == [
+        f"networks.{number}.decoder.cross_attention.0" for number in (0, 1)
+    ]
 
 
 def test_accuracy_of_hand_made_weights() -> None:
     toy, accuracy = Toy(), AlignmentCounts()
     weights = torch.zeros(2, 2, 3, 4)  # [B, H, T, S]
-    weights[0, 0, 0, 2] = weights[0, 0, 2, 1] = weights[1, 0, 1, 3] = 1  # head 0: right, right, right
-    weights[0, 1, 0, 2] = weights[0, 1, 2, 0] = weights[1, 1, 1, 0] = 1  # head 1: right, wrong, wrong
+    # head 0: right, right, right
+    weights[0, 0, 0, 2] = weights[0, 0, 2, 1] = weights[1, 0, 1, 3] = 1
+    # head 1: right, wrong, wrong
+    weights[0, 1, 0, 2] = weights[0, 1, 2, 0] = weights[1, 1, 1, 0] = 1
     weights[1, :, 0, 3] = 1
     hook = accuracy.hook(toy, {5: {0: 2, 2: 1}, 3: {1: 3}})
     hook(toy.decoder["cross_attention"], weights)
@@ -52,7 +58,10 @@ def test_accuracy_of_hand_made_weights() -> None:
         "copied_tokens": 3,
         "alignment_accuracy": 1.0,
         "alignment_head": "decoder.cross_attention.0",
-        "alignment_heads": {"decoder.cross_attention.0": 1.0, "decoder.cross_attention.1": pytest.approx(1 / 3)},
+        "alignment_heads": {
+            "decoder.cross_attention.0": 1.0,
+            "decoder.cross_attention.1": pytest.approx(1 / 3),
+        },
     }
     second = accuracy.hook(toy, {0: {}, 1: {0: 1}})  # a second batch, without a hit
     second(toy.decoder["cross_attention"], weights.flip(-1))

@@ -43,12 +43,21 @@ class OneToken(nn.Module):
     def members(self) -> tuple[nn.Module, ...]:
         return (self,)
 
-    def start(self, source: Tensor, _: Tensor, __: AttentionHook | None = None) -> tuple[Tensor, Tensor]:
+    def start(
+        self, source: Tensor, _: Tensor, __: AttentionHook | None = None
+    ) -> tuple[Tensor, Tensor]:
         return source, self.source_embedding(source).sum((1, 2))
 
     def decode(self, target: Tensor, source: Tensor, _: Tensor, hook: AttentionHook) -> None:
-        weights = (source == READ) if self.honest else torch.arange(source.shape[1]).expand_as(source) == 0
-        hook(self.decoder["attention"], weights.float()[:, None, None].expand(-1, 1, target.shape[1], -1))
+        weights = (
+            (source == READ)
+            if self.honest
+            else torch.arange(source.shape[1]).expand_as(source) == 0
+        )
+        hook(
+            self.decoder["attention"],
+            weights.float()[:, None, None].expand(-1, 1, target.shape[1], -1),
+        )
 
     def step(self, target: Tensor, _: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         scores = torch.arange(VOCABULARY) * state[:, None, None]
@@ -63,7 +72,10 @@ def test_a_model_that_reads_one_token(honest: bool, correlation: float) -> None:
     model: Any = OneToken(honest=honest)
     source, target = torch.tensor([4, 7, READ, 8, 2]), torch.tensor([1, 6, 11, 2])
     for measure in (erasure, gradient):
-        assert measure(model, source, target, rows=2).bool().tolist() == [[False, False, True, False, False]] * 3
+        assert (
+            measure(model, source, target, rows=2).bool().tolist()
+            == [[False, False, True, False, False]] * 3
+        )
     example = Examples(source.unsqueeze(0), target.unsqueeze(0))
     kinds = TokenKinds(torch.zeros(VOCABULARY, dtype=torch.bool))
     result = statistics(model, [example], kinds, sample=[example])
@@ -78,16 +90,29 @@ def test_a_model_that_reads_one_token(honest: bool, correlation: float) -> None:
 
 def networks(*families: tuple[dict[str, Any], dict[str, Any]]) -> Iterator[Seq2Seq]:
     for encoder, decoder in families:
-        yield Seq2Seq(VOCABULARY, padding=0, embedding_size=8, encoder=encoder, decoder=decoder).double().eval()
+        yield (
+            Seq2Seq(VOCABULARY, padding=0, embedding_size=8, encoder=encoder, decoder=decoder)
+            .double()
+            .eval()
+        )
 
 
-@pytest.mark.parametrize("family", [0, 1, 2, None], ids=["additive", "luong", "transformer", "ensemble"])
+@pytest.mark.parametrize(
+    "family", [0, 1, 2, None], ids=["additive", "luong", "transformer", "ensemble"]
+)
 def test_both_equal_their_definitions(family: int | None) -> None:
-    """Erasure by one source at a time; gradient x input by scaling one embedding, of all networks of an ensemble."""
+    """Erasure by one source at a time; gradient x input by scaling one embedding, of all networks
+    of an ensemble.
+    """
     torch.manual_seed(0)
-    model = Ensemble(list(networks(*FAMILIES))) if family is None else next(networks(FAMILIES[family]))
+    model = (
+        Ensemble(list(networks(*FAMILIES))) if family is None else next(networks(FAMILIES[family]))
+    )
     source, target = torch.tensor([4, 7, 8, 2]), torch.tensor([1, 6, 11, 2])
-    changes, products = erasure(model, source, target, rows=3), gradient(model, source, target, rows=2)
+    changes, products = (
+        erasure(model, source, target, rows=3),
+        gradient(model, source, target, rows=2),
+    )
     step = 1e-5
 
     def log_p(tokens: Tensor, place: int = 0, factor: float = 1.0) -> Tensor:
@@ -96,7 +121,9 @@ def test_both_equal_their_definitions(family: int | None) -> None:
             factors[place] = factor
             return output * factors
 
-        hooks = [network.source_embedding.register_forward_hook(scaled) for network in model.members]
+        hooks = [
+            network.source_embedding.register_forward_hook(scaled) for network in model.members
+        ]
         memory, state = model.start(tokens.unsqueeze(0), tokens.unsqueeze(0) != 0)
         for hook in hooks:
             hook.remove()

@@ -4,7 +4,12 @@ import pytest
 import torch
 
 from dialog.analysis.attention.batch_maps import Examples
-from dialog.analysis.attention.maps import attention_maps, maps_with_tokens, sum_by_turn, turn_indices
+from dialog.analysis.attention.maps import (
+    attention_maps,
+    maps_with_tokens,
+    sum_by_turn,
+    turn_indices,
+)
 from dialog.analysis.attention.rollout import rollout
 from dialog.analysis.attention.statistics import statistics
 from dialog.analysis.attention.token_kinds import TokenKinds
@@ -18,7 +23,11 @@ LSTM = {"name": "lstm", "size": 8, "attention": {"name": "additive", "size": 8}}
 
 def make(**changes: object) -> Seq2Seq:
     torch.manual_seed(0)
-    parts = {"encoder": {"name": "hierarchical", "tokens": SMALL, "turns": SMALL}, "decoder": LSTM, **changes}
+    parts = {
+        "encoder": {"name": "hierarchical", "tokens": SMALL, "turns": SMALL},
+        "decoder": LSTM,
+        **changes,
+    }
     return Seq2Seq(12, padding=PAD, embedding_size=8, turn_tokens=TURNS, **parts).eval()
 
 
@@ -56,30 +65,45 @@ def test_a_hierarchical_encoder_has_token_and_turn_maps(source: torch.Tensor) ->
 
 
 def test_maps_of_an_ensemble_are_those_of_its_networks(source: torch.Tensor) -> None:
-    """With their axes and statistics; each rollout stays within its network, and the ensemble's is their mean."""
+    """With their axes and statistics; each rollout stays within its network, and the ensemble's is
+    their mean.
+    """
     target = torch.tensor([[1, 7, 8], [1, 6, 2]])
     networks = [make(encoder=SMALL, decoder=SMALL), make(), make(decoder=SMALL)]
     ensemble = Ensemble(networks)
     expected, rollouts, rows = [], [], []
-    batch, kinds = Examples(source, torch.cat([target, target[:, :1]], 1)), TokenKinds(torch.zeros(12).bool())
+    batch, kinds = (
+        Examples(source, torch.cat([target, target[:, :1]], 1)),
+        TokenKinds(torch.zeros(12).bool()),
+    )
     for number, network in enumerate(networks):
         prefix = f"networks.{number}."
         own = attention_maps(network, source, source != PAD, target)
         expected += [(prefix + one.name, *one[1:5], prefix) for one in own]
         rollouts.append(rollout(own))
-        rows += [{**row, "module": prefix + row["module"]} for row in statistics(network, [batch], kinds)["rows"]]
+        rows += [
+            {**row, "module": prefix + row["module"]}
+            for row in statistics(network, [batch], kinds)["rows"]
+        ]
     maps = attention_maps(ensemble, source, source != PAD, target)
     assert [(*one[:4], one.network) for one in maps] == [(*one[:4], one[5]) for one in expected]
     for one, other in zip(maps, expected, strict=True):
         torch.testing.assert_close(one.weights, other[4])
     torch.testing.assert_close(rollout(maps), sum(rollouts) / 3)
-    reading = maps_with_tokens(maps, 0, list("abcdef"), list("xyz"), turn_indices(ensemble, source[0], 6))
+    reading = maps_with_tokens(
+        maps, 0, list("abcdef"), list("xyz"), turn_indices(ensemble, source[0], 6)
+    )
     assert reading["context_turns"] == ["abc", "def"]
     for array in (torch.tensor(entry["weights"]) for entry in reading["maps"]):
         torch.testing.assert_close(array.sum(-1), torch.ones(array.shape[:-1]))
-    measured = {(row["module"], row["head"]): row["entropy"] for row in statistics(ensemble, [batch], kinds)["rows"]}
+    measured = {
+        (row["module"], row["head"]): row["entropy"]
+        for row in statistics(ensemble, [batch], kinds)["rows"]
+    }
     names = {one.name for one in maps}
-    entropies = {(row["module"], row["head"]): row["entropy"] for row in rows if row["module"] in names}
+    entropies = {
+        (row["module"], row["head"]): row["entropy"] for row in rows if row["module"] in names
+    }
     assert {key: measured[key] for key in entropies} == pytest.approx(entropies)
 
 
@@ -99,5 +123,7 @@ def test_a_flat_encoder_has_no_turn_maps(source: torch.Tensor) -> None:
 
 
 def test_without_attention_there_is_no_map(source: torch.Tensor) -> None:
-    model = make(encoder={"name": "lstm", "size": 8}, decoder={**LSTM, "attention": {"name": "none"}})
+    model = make(
+        encoder={"name": "lstm", "size": 8}, decoder={**LSTM, "attention": {"name": "none"}}
+    )
     assert attention_maps(model, source, source != PAD, torch.tensor([[1, 7], [1, 6]])) == []

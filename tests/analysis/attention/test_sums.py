@@ -61,13 +61,23 @@ def test_mass_on_kinds_and_turns() -> None:
     (head,) = means(kind_sums(weights, rows, kinds, ("even", "absent")))
     assert head == {"even": pytest.approx((0.4 + 0.6) / 2), "absent": None}
     (head,) = means(turn_sums(weights, rows, torch.tensor([[0, 1, 1, -1]])))
-    assert [head[f"mass_turn_{turn}"] for turn in (1, 2, 3)] == [pytest.approx(0.25), pytest.approx(0.5), None]
-    assert [head[f"mass_distance_{turn}"] for turn in (0, 1, 2)] == [pytest.approx(0.5), pytest.approx(0.25), None]
+    assert [head[f"mass_turn_{turn}"] for turn in (1, 2, 3)] == [
+        pytest.approx(0.25),
+        pytest.approx(0.5),
+        None,
+    ]
+    assert [head[f"mass_distance_{turn}"] for turn in (0, 1, 2)] == [
+        pytest.approx(0.5),
+        pytest.approx(0.25),
+        None,
+    ]
 
 
 def test_the_last_distance_has_all_further_turns() -> None:
     weights = torch.full((1, 1, 1, 8), 1 / 8)
-    (head,) = means(turn_sums(weights, torch.ones(1, 1, dtype=torch.bool), torch.arange(8).unsqueeze(0)))
+    (head,) = means(
+        turn_sums(weights, torch.ones(1, 1, dtype=torch.bool), torch.arange(8).unsqueeze(0))
+    )
     masses = [head[f"mass_distance_{distance}"] for distance in range(5)]
     assert masses == [pytest.approx(1 / 8)] * 4 + [pytest.approx(4 / 8)]
 
@@ -80,7 +90,10 @@ def test_coverage_and_repetition() -> None:
     assert uniform == {"coverage": 1, "repetition": 1}
     partly = heads([[0.5, 0.5, 0, 0], [0.25, 0, 0.75, 0], [9, 9, 9, 9]])
     (head,) = means(coverage_sums(partly, torch.tensor([[True, True, False]]), columns))
-    assert head == {"coverage": pytest.approx((0.75 + 0.5 + 0.75) / 2), "repetition": pytest.approx(0.25)}
+    assert head == {
+        "coverage": pytest.approx((0.75 + 0.5 + 0.75) / 2),
+        "repetition": pytest.approx(0.25),
+    }
 
 
 def test_alignment_accuracy_and_error_rate() -> None:
@@ -109,8 +122,14 @@ def test_rollout_equals_the_sum_over_all_paths() -> None:
 
     layers = [("source", "self", weights(3, 3)), ("source", "self", weights(3, 3))]
     for _ in range(2):
-        layers += [("target", "self", weights(2, 2, causal=True)), ("target", "cross", weights(2, 3))]
-    maps = [AttentionMap("", kind, side, side if kind == "self" else "source", each) for side, kind, each in layers]
+        layers += [
+            ("target", "self", weights(2, 2, causal=True)),
+            ("target", "cross", weights(2, 3)),
+        ]
+    maps = [
+        AttentionMap("", kind, side, side if kind == "self" else "source", each)
+        for side, kind, each in layers
+    ]
 
     def reach(layer: int, side: str, place: int) -> Tensor:
         """Probability of each source token at the end of a walk down from a layer."""

@@ -1,4 +1,6 @@
-"""The cache of reference rows: used if nothing changed, never if it is damaged or of something else."""
+"""The cache of reference rows: used if nothing changed, never if it is damaged or of something
+else.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,13 @@ from dialog.data.preparation.job import Job
 from dialog.metrics import F1
 
 SETTINGS = {"corpus": "abc", "rules": {"context_turns": 3}}
-ROWS = Baselines(["d1"], {"all": {"human": {"f1": 100.0}}, "clean": {}, "leaked": {"human": {"f1": float("nan")}}})
-WRITTEN = Baselines(["d1"], {"all": {"human": {"f1": 100.0}}, "clean": {}, "leaked": {"human": {"f1": None}}})
+ROWS = Baselines(
+    ["d1"],
+    {"all": {"human": {"f1": 100.0}}, "clean": {}, "leaked": {"human": {"f1": float("nan")}}},
+)
+WRITTEN = Baselines(
+    ["d1"], {"all": {"human": {"f1": 100.0}}, "clean": {}, "leaked": {"human": {"f1": None}}}
+)
 
 
 class Counted:
@@ -92,7 +99,8 @@ def compute_slowly(file: Path, calls: Path) -> None:
 def test_one_of_several_processes_computes(tmp_path: Path) -> None:
     context = get_context("fork")
     processes = [
-        context.Process(target=compute_slowly, args=(tmp_path / "rows.json", tmp_path / "calls")) for _ in range(3)
+        context.Process(target=compute_slowly, args=(tmp_path / "rows.json", tmp_path / "calls"))
+        for _ in range(3)
     ]
     for process in processes:
         process.start()
@@ -108,8 +116,13 @@ def corpus(folder: Path, test: str = "Where is the bank ?") -> Path:
     folder.mkdir()
     turns = {"train": "Where is the park ?", "validation": "Good morning .", "test": test}
     for split, text in turns.items():
-        rows = [{"id": f"{split}-{number}", "turns": [text, f"Over there {number} ."]} for number in range(3)]
-        (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        rows = [
+            {"id": f"{split}-{number}", "turns": [text, f"Over there {number} ."]}
+            for number in range(3)
+        ]
+        (folder / f"{split}.jsonl").write_text(
+            "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
+        )
     return folder
 
 
@@ -148,7 +161,9 @@ def test_all_that_the_rows_depend_on_is_in_the_key(tmp_path: Path, computations:
         assert len(computations) == number
     for of_job, split, metrics, language in calls:
         find_baselines(of_job, split, metrics, language=language, quiet=True)
-    find_baselines(job(here, "seed=9", "data.batch_tokens=77"), "test", [], language="und", quiet=True)
+    find_baselines(
+        job(here, "seed=9", "data.batch_tokens=77"), "test", [], language="und", quiet=True
+    )
     assert len(computations) == len(calls)
 
 
@@ -160,14 +175,18 @@ def test_moved_data_change_nothing(tmp_path: Path, computations: list[str]) -> N
 
 
 @pytest.mark.parametrize("split", ["test", "train"])
-def test_one_line_without_a_training_split(tmp_path: Path, caplog: pytest.LogCaptureFixture, split: str) -> None:
+def test_one_line_without_a_training_split(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, split: str
+) -> None:
     here = corpus(tmp_path / "corpus")
     if split == "test":
         (here / "train.jsonl").unlink()
     with caplog.at_level(logging.WARNING, "dialog"):
         assert find_baselines(job(here), split, [], language="und", quiet=True) is None
     (record,) = caplog.records
-    assert record.getMessage().startswith("no reference rows, and no subsets of clean and leaked dialogues: ")
+    assert record.getMessage().startswith(
+        "no reference rows, and no subsets of clean and leaked dialogues: "
+    )
     assert "\n" not in record.getMessage()
 
 

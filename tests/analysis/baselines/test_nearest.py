@@ -11,11 +11,17 @@ from hypothesis import strategies as st
 
 from dialog.analysis.baselines.nearest import NearestText, terms
 
-texts = st.lists(st.lists(st.sampled_from(["a", "b", "c", "d", "."]), max_size=6).map(" ".join), min_size=1, max_size=8)
+texts = st.lists(
+    st.lists(st.sampled_from(["a", "b", "c", "d", "."]), max_size=6).map(" ".join),
+    min_size=1,
+    max_size=8,
+)
 
 
 def test_rare_words_decide() -> None:
-    index = NearestText(["you know the red car", "you know the park", "you know the park well", "the the the"])
+    index = NearestText(
+        ["you know the red car", "you know the park", "you know the park well", "the the the"]
+    )
     assert index.nearest("you know the car") == 0
     assert index.nearest("The PARK , you know") == 1
     assert index.nearest("the") == 3
@@ -37,7 +43,9 @@ def cosine(training: list[str], one: str, other: str) -> float:
         weights = {}
         for term, frequency in counts.items():
             documents = sum(term in text.split() for text in training)
-            weights[term] = (1 + math.log(frequency)) * (1 + math.log((1 + len(training)) / (1 + documents)))
+            weights[term] = (1 + math.log(frequency)) * (
+                1 + math.log((1 + len(training)) / (1 + documents))
+            )
         return weights
 
     left, right = vector(one), vector(other)
@@ -55,13 +63,19 @@ def test_the_similarity_is_the_largest(training: list[str], evaluated: list[str]
 
 def test_agrees_with_scikit_learn() -> None:
     library = pytest.importorskip("sklearn.feature_extraction.text", reason="needs scikit-learn")
-    training = [f"so {'very ' * (number % 3)}{chr(97 + number)} , {number % 5} !" for number in range(20)]
+    training = [
+        f"so {'very ' * (number % 3)}{chr(97 + number)} , {number % 5} !" for number in range(20)
+    ]
     evaluated = ["so very , 3 f", "! very very", "A B a"]
     vectorizer = library.TfidfVectorizer(token_pattern=r"[^\s]+", sublinear_tf=True)
-    similarities = (vectorizer.fit_transform(training) @ vectorizer.transform(evaluated).T).toarray()
+    similarities = (
+        vectorizer.fit_transform(training) @ vectorizer.transform(evaluated).T
+    ).toarray()
     index = NearestText(training)
     for column, text in enumerate(evaluated):
-        assert similarities[index.nearest(text), column] == pytest.approx(similarities[:, column].max())
+        assert similarities[index.nearest(text), column] == pytest.approx(
+            similarities[:, column].max()
+        )
 
 
 def test_letters_and_pairs_of_scripts_without_spaces() -> None:

@@ -43,7 +43,9 @@ TEST = [
 ]
 
 
-def baselines(train: list[Dialogue] = TRAIN, test: list[Dialogue] = TEST, *, first_turns: bool = False) -> Baselines:
+def baselines(
+    train: list[Dialogue] = TRAIN, test: list[Dialogue] = TEST, *, first_turns: bool = False
+) -> Baselines:
     rules = ExampleRules(None, first_turns=first_turns)
     job = Job(Corpus(train, test), {"name": "mine"}, {"name": "word"}, rules, Limits(8, 8))
     return compute_baselines(job, "test", lambda: Measurement(build_metrics([])))
@@ -54,7 +56,8 @@ def test_leaks_and_subsets() -> None:
     assert leaked == ["d"]
     texts = ["human", "random", "most_frequent", "copy", "nearest", "nearest_clean"]
     assert {subset: list(rows) for subset, rows in subsets.items()} == {
-        subset: [*texts, *(f"ngram_{order}" for order in range(1, 6))] for subset in ("all", "clean", "leaked")
+        subset: [*texts, *(f"ngram_{order}" for order in range(1, 6))]
+        for subset in ("all", "clean", "leaked")
     }
 
 
@@ -82,13 +85,18 @@ def test_random_responses_are_training_responses() -> None:
 
 
 def test_likelihood_rows() -> None:
-    """An unknown token is charged 8 bits per byte, and for perplexity per token nothing, as for a model."""
-    scores = WittenBell(turn.text for each in TRAIN for turn in each.turns[1:]).score(["It is over there ."])
+    """An unknown token is charged 8 bits per byte, and for perplexity per token nothing, as for a
+    model.
+    """
+    scores = WittenBell(turn.text for each in TRAIN for turn in each.turns[1:]).score(
+        ["It is over there ."]
+    )
     row = baselines().subsets["leaked"]["ngram_3"]
     nats, size = scores.nll[2, 0], len("It is over there .")
     assert scores.tokens.tolist() == [6]
     assert row["perplexity_token"] == pytest.approx(math.exp(nats / 6))
-    assert row["bits_per_byte"] == pytest.approx((nats / math.log(2) + 8 * 2) / size)  # "It" is unknown
+    # "It" is unknown
+    assert row["bits_per_byte"] == pytest.approx((nats / math.log(2) + 8 * 2) / size)
     assert row["unknown_ratio"] == pytest.approx(1 / 6)
     assert row["nll_nats"] == pytest.approx(nats)
     assert "f1" not in row
@@ -98,7 +106,11 @@ def test_likelihood_rows() -> None:
 def test_first_turns_answer_an_empty_context() -> None:
     rows = baselines(first_turns=True).subsets["all"]
     assert rows["copy"]["length_mean"] == pytest.approx((0 + 4 + 0 + 5 + 3) / 5)
-    pairs = [TrainingPair("a", "x", False), TrainingPair("", "first", False), TrainingPair("", "second", False)]
+    pairs = [
+        TrainingPair("a", "x", False),
+        TrainingPair("", "first", False),
+        TrainingPair("", "second", False),
+    ]
     assert nearest_responses(pairs, ["", "a", "?"]) == ["first", "x", "x"]
     assert nearest_responses(pairs[:1], ["", "a"]) == ["x", "x"]
 

@@ -45,7 +45,9 @@ class Corpus:
         return {}
 
 
-def job(*filters: dict[str, object], first_turns: bool = False, train: list[Dialogue] = TRAIN) -> Job:
+def job(
+    *filters: dict[str, object], first_turns: bool = False, train: list[Dialogue] = TRAIN
+) -> Job:
     corpus = Corpus(train=train, validation=[], test=TEST)
     rules = ExampleRules(2, first_turns=first_turns)
     return Job(corpus, {"name": "mine"}, {"name": "word"}, rules, Limits(8, 8), filters=filters)

@@ -12,21 +12,27 @@ from hypothesis import strategies as st
 
 from dialog.analysis.baselines.witten_bell import ORDER, WittenBell, tokenize
 
-texts = st.lists(st.lists(st.sampled_from(["a", "b", "c", "."]), max_size=6).map(" ".join), min_size=1, max_size=8)
+texts = st.lists(
+    st.lists(st.sampled_from(["a", "b", "c", "."]), max_size=6).map(" ".join),
+    min_size=1,
+    max_size=8,
+)
 
 
 def test_values_by_hand() -> None:
     """Training: <s> a b </s> and <s> a </s>; V = 4 (a, b, end, unknown).
 
-    Unigrams: c(a) = 2, c(b) = 1, c(end) = 2, 5 in all, of 3 types. p_1(a) = (2 + 3/4) / 8, p_1(end) = (2 + 3/4) / 8.
-    Bigrams: after <s> only a, twice: p_2(a | <s>) = (2 + p_1(a)) / 3. After a: b and end: p_2(end | a) =
-    (1 + 2 p_1(end)) / 4.
+    Unigrams: c(a) = 2, c(b) = 1, c(end) = 2, 5 in all, of 3 types. p_1(a) = (2 + 3/4) / 8, p_1(end)
+        = (2 + 3/4) / 8.
+    Bigrams: after <s> only a, twice: p_2(a | <s>) = (2 + p_1(a)) / 3. After a: b and end: p_2(end |
+    a) = (1 + 2 p_1(end)) / 4.
     """
     scores = WittenBell(["a b", "a"], order=2).score(["a", "x"])
     a = end = (2 + 3 / 4) / 8
     unknown = (3 / 4) / 8
     assert scores.nll[0] == pytest.approx([-math.log(a * end), -math.log(unknown * end)])
-    bigrams = (2 + a) / 3 * (1 + 2 * end) / 4, unknown / 3 * end  # nothing follows the unknown token in training
+    # nothing follows the unknown token in training
+    bigrams = (2 + a) / 3 * (1 + 2 * end) / 4, unknown / 3 * end
     assert scores.nll[1] == pytest.approx([-math.log(p) for p in bigrams])
     assert scores.tokens.tolist() == [2, 2]
     assert scores.unknown.tolist() == [0, 1]
@@ -43,7 +49,11 @@ def by_formula(training: list[str], text: str, order: int) -> list[float]:
             for length in range(order):
                 continuations[tuple(tokens[position - length : position])][tokens[position]] += 1
     vocabulary = set(continuations[()]) | {"</s>", "<unk>"}
-    tokens = [*padding, *(token if token in vocabulary else "<unk>" for token in tokenize(text)), "</s>"]
+    tokens = [
+        *padding,
+        *(token if token in vocabulary else "<unk>" for token in tokenize(text)),
+        "</s>",
+    ]
     nll = [0.0] * order
     for position in range(order - 1, len(tokens)):
         probability = 1 / len(vocabulary)
@@ -78,5 +88,6 @@ def test_tokens(text: str, tokens: list[str]) -> None:
 def test_empty_texts_are_one_end_token() -> None:
     scores = WittenBell(["a", ""]).score(["", ""])
     assert scores.tokens.tolist() == [1, 1]
-    assert scores.nll[0].tolist() == pytest.approx([-math.log((2 + 2 / 3) / 5)] * 2)  # a, end, end in training; V = 3
+    # a, end, end in training; V = 3
+    assert scores.nll[0].tolist() == pytest.approx([-math.log((2 + 2 / 3) / 5)] * 2)
     assert WittenBell(["a"]).score([]).nll.shape == (ORDER, 0)

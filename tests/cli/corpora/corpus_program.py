@@ -30,7 +30,11 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-COMPRESS: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstd.compress}
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+    ".zst": zstd.compress,
+}
 RECIPE = "quickstart/transformer"
 PATIENCE = 60
 """Seconds after which a command counts as hanging."""
@@ -67,7 +71,12 @@ def composed(recipe: str, overrides: tuple[str, ...], *, trust: Trust) -> Compos
 def run_program(*arguments: str) -> Done:
     """Run the program in this process."""
     out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err), patience():
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        redirect_stdout(out),
+        redirect_stderr(err),
+        patience(),
+    ):
         patch.setattr(sys, "argv", ["dialog", *arguments])
         patch.setattr("dialog.cli.prepare.compose", composed)
         patch.setattr(os, "fsync", lambda _: None)
@@ -78,7 +87,9 @@ def run_program(*arguments: str) -> Done:
 
 def prepare(format: str, *arguments: str, path: str = "corpus") -> Done:
     corpus = FORMATS[format].corpus if format in FORMATS else format
-    return run_program("prepare", RECIPE, "--json", f"data.corpus={{{corpus}}}", f"data.path={path}", *arguments)
+    return run_program(
+        "prepare", RECIPE, "--json", f"data.corpus={{{corpus}}}", f"data.path={path}", *arguments
+    )
 
 
 def error_line(done: Done) -> str:
@@ -87,7 +98,13 @@ def error_line(done: Done) -> str:
     assert done.code == 2, done
     assert done.out == ""
     inspected = {f"inspecting {split}" for split in SPLITS}
-    assert set(progress) <= {"learning the tokenizer", "training the tokenizer", "tokenising", "joining", *inspected}
+    assert set(progress) <= {
+        "learning the tokenizer",
+        "training the tokenizer",
+        "tokenising",
+        "joining",
+        *inspected,
+    }
     assert last.startswith("dialog: ")
     assert one_line(last) == last
     return last.removeprefix("dialog: ")
@@ -98,7 +115,9 @@ def counts_of(done: Done, split: str = "train") -> dict[str, int]:
     assert done.code == 0, done.err
     counts = json.loads(done.out)["splits"][split]
     for what in ("dialogues", "turns"):
-        dropped = sum(number for key, number in counts.items() if key.startswith(f"dropped {what}: "))
+        dropped = sum(
+            number for key, number in counts.items() if key.startswith(f"dropped {what}: ")
+        )
         assert counts[what] + dropped == counts[f"{what} read"]
     return dict(counts)
 
@@ -127,18 +146,27 @@ class Format(NamedTuple):
 VALID = {"train": "train", "validation": "valid", "test": "test"}
 FORMATS = {
     "jsonl": Format("name: jsonl", ["{}.jsonl"], [b'{"turns": ["Hi", "Hello"]}\n']),
-    "dailydialog": Format("name: dailydialog", ["{0}/dialogues_{0}.txt"], [b"Hi __eou__ Hello __eou__\n"]),
+    "dailydialog": Format(
+        "name: dailydialog", ["{0}/dialogues_{0}.txt"], [b"Hi __eou__ Hello __eou__\n"]
+    ),
     "text": Format("name: text", ["{}.txt"], [b"Hi\nHello\n\n"]),
     "csv": Format("name: csv", ["{}.csv"], [b"dialogue,speaker,text\na,A,Hi\na,B,Hello\n"]),
     "messages": Format(
         "name: messages",
         ["{}.jsonl"],
-        [b'{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]}\n'],
+        [
+            b'{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content":'
+            b' "Hello"}]}\n'
+        ],
     ),
     "parallel": Format(
-        "name: parallel, source: de, target: en, validation: validation", ["{}.de", "{}.en"], [b"Hallo\n", b"Hello\n"]
+        "name: parallel, source: de, target: en, validation: validation",
+        ["{}.de", "{}.en"],
+        [b"Hallo\n", b"Hello\n"],
     ),
-    "parlai": Format("name: parlai", ["{}.txt"], [b"text:Hi\tlabels:Hello\tepisode_done:True\n"], VALID),
+    "parlai": Format(
+        "name: parlai", ["{}.txt"], [b"text:Hi\tlabels:Hello\tepisode_done:True\n"], VALID
+    ),
     "personachat": Format("name: personachat", ["{}_self_original.txt"], [b"1 Hi\tHello\n"], VALID),
 }
 
@@ -179,7 +207,9 @@ def command(*arguments: str, path: str = "corpus", verb: str = "prepare") -> lis
     return [sys.executable, "-m", "dialog", verb, RECIPE, "--json", f"data.path={path}", *arguments]
 
 
-def run_process(*arguments: str, largest: int | None = None, stdout: int | IO[str] = subprocess.PIPE) -> Ended:
+def run_process(
+    *arguments: str, largest: int | None = None, stdout: int | IO[str] = subprocess.PIPE
+) -> Ended:
     """Run the program in a process that may write files of up to ``largest`` bytes."""
 
     def bounded() -> None:

@@ -7,7 +7,17 @@ import sys
 from typing import NamedTuple
 
 import pytest
-from corpus_program import ANY, FORMATS, GOOD, RECIPE, counts_of, error_line, prepare, run_program, turns
+from corpus_program import (
+    ANY,
+    FORMATS,
+    GOOD,
+    RECIPE,
+    counts_of,
+    error_line,
+    prepare,
+    run_program,
+    turns,
+)
 
 if sys.version_info >= (3, 14):
     pass
@@ -25,7 +35,18 @@ class Counted(NamedTuple):
     arguments: tuple[str, ...] = ()
 
 
-WHITE = ("", " ", "\t", "\u00a0", "\u3000", "\u2003", "\u0085", "\u2028", "\x1c\x1f", " \u00a0\u3000 ")
+WHITE = (
+    "",
+    " ",
+    "\t",
+    "\u00a0",
+    "\u3000",
+    "\u2003",
+    "\u0085",
+    "\u2028",
+    "\x1c\x1f",
+    " \u00a0\u3000 ",
+)
 GAPS = turns("Hi", *WHITE, "Hello")
 EMPTY = [
     Counted(
@@ -55,7 +76,11 @@ EMPTY = [
     Counted(
         "empty turns, messages",
         "messages",
-        (FORMATS["messages"].good[0].replace(b"[{", b'[{"role": "user", "content": "\\u3000"}, {'),),
+        (
+            FORMATS["messages"]
+            .good[0]
+            .replace(b"[{", b'[{"role": "user", "content": "\\u3000"}, {'),
+        ),
         {"turns read": 3, "dropped turns: empty": 1, "examples": 1},
     ),
     Counted(
@@ -94,7 +119,9 @@ SINGLE = {
     "dailydialog": (b"Hi __eou__ Hello __eou__\nalone __eou__\n",),
     "text": (b"Hi\nHello\n\n\nalone\n",),
     "csv": (FORMATS["csv"].good[0] + b"b,A,alone\n",),
-    "messages": (FORMATS["messages"].good[0] + b'{"messages": [{"role": "user", "content": "alone"}]}\n',),
+    "messages": (
+        FORMATS["messages"].good[0] + b'{"messages": [{"role": "user", "content": "alone"}]}\n',
+    ),
     "parallel": (b"Hallo\nallein\n", b"Hello\n \n"),
     "parlai": (FORMATS["parlai"].good[0] + b"text:\tlabels:alone\n",),
     "personachat": (b"1 Hi\tHello\n1 __SILENCE__\talone\n",),
@@ -104,7 +131,12 @@ SINGLES = [
         f"single turn, {name}",
         name,
         train,
-        {"dialogues": 1, "dropped dialogues: single turn": 1, "dropped turns: single turn": 1, "examples": 1},
+        {
+            "dialogues": 1,
+            "dropped dialogues: single turn": 1,
+            "dropped turns: single turn": 1,
+            "examples": 1,
+        },
     )
     for name, train in SINGLE.items()
 ]
@@ -121,16 +153,26 @@ DROPPED = [
         ("dailydialog", 3, (FORMATS["dailydialog"].good[0] + b"a\nb __eou__ c __eou__\n",)),
         ("text", 2, (b"Hi\nHello\n\na\n\xff\n",)),
         ("csv", 2, (FORMATS["csv"].good[0] + b"b,A,x\nb,B\nb,A,y\n",)),
-        ("messages", 2, (FORMATS["messages"].good[0] + b'{"messages": [{"role": "tool", "content": ""}]}\n',)),
+        (
+            "messages",
+            2,
+            (FORMATS["messages"].good[0] + b'{"messages": [{"role": "tool", "content": ""}]}\n',),
+        ),
         ("parallel", 2, (b"a\nb\n", b"a\n\xff\n")),
         ("parlai", 2, (FORMATS["parlai"].good[0] + b"text:a\n",)),
         ("personachat", 2, (b"1 a\tb\n1 a\n",)),
     )
 ]
-TWICE = b'{"turns": [{"speaker": "A", "text": "a"}, {"speaker": "A", "text": "b"}, {"speaker": "B", "text": "c"}]}'
+TWICE = (
+    b'{"turns": [{"speaker": "A", "text": "a"}, {"speaker": "A", "text": "b"}, {"speaker": "B",'
+    b' "text": "c"}]}'
+)
 SPEAKERS = [
     Counted(
-        "no speaker and null", "jsonl", (b'{"turns": [{"speaker": null, "text": "a"}, {"text": "b"}]}\n',), {"turns": 2}
+        "no speaker and null",
+        "jsonl",
+        (b'{"turns": [{"speaker": null, "text": "a"}, {"text": "b"}]}\n',),
+        {"turns": 2},
     ),
     Counted(
         "a speaker twice in a row",
@@ -149,7 +191,13 @@ SPEAKERS = [
         "an empty turn between two of a speaker",
         "jsonl",
         (turns("a", " ", "b", "c"),),
-        {"turns read": 4, "turns": 2, "dropped turns: merged": 1, "dropped turns: empty": 1, "bytes": 4},
+        {
+            "turns read": 4,
+            "turns": 2,
+            "dropped turns: merged": 1,
+            "dropped turns: empty": 1,
+            "bytes": 4,
+        },
         ("data.merge_turns=true",),
     ),
     Counted(
@@ -167,8 +215,12 @@ SPEAKERS = [
 TEXT = [
     Counted("byte order mark", "jsonl", (b"\xef\xbb\xbf" + GOOD,), {"bytes": 7}),
     Counted("byte order mark, text", "text", (b"\xef\xbb\xbfHi\nHello\n",), {"bytes": 7}),
-    Counted("byte order mark, csv", "csv", (b"\xef\xbb\xbf" + FORMATS["csv"].good[0],), {"bytes": 7}),
-    Counted("byte order mark, parallel", "parallel", (b"\xef\xbb\xbfHi\n", b"Hello\n"), {"bytes": 7}),
+    Counted(
+        "byte order mark, csv", "csv", (b"\xef\xbb\xbf" + FORMATS["csv"].good[0],), {"bytes": 7}
+    ),
+    Counted(
+        "byte order mark, parallel", "parallel", (b"\xef\xbb\xbfHi\n", b"Hello\n"), {"bytes": 7}
+    ),
     *(
         Counted(
             f"CRLF, {name}",
@@ -180,7 +232,12 @@ TEXT = [
         for size in [sum(map(len, ("Hallo" if name == "parallel" else "Hi", "Hello")))]
     ),
     *(
-        Counted(f"no line end at the end, {name}", name, tuple(each.rstrip() for each in form.good), {"examples": 1})
+        Counted(
+            f"no line end at the end, {name}",
+            name,
+            tuple(each.rstrip() for each in form.good),
+            {"examples": 1},
+        )
         for name, form in FORMATS.items()
     ),
     Counted("lone carriage return inside", "text", (b"a\rb\nc\n",), {"turns": 2, "bytes": 4}),
@@ -192,7 +249,12 @@ TEXT = [
     ),
     Counted("NUL and C0", "jsonl", (turns("\0", "a\0b\x01\x1b[2J"),), {"turns": 2, "examples": 1}),
     Counted("NUL in a table", "csv", (b"dialogue,speaker,text\na,A,a\0b\na,B,\0\n",), {"turns": 2}),
-    Counted("two halves are a character", "jsonl", (b'{"turns": ["\\ud83d\\ude00", "a"]}\n',), {"bytes": 5}),
+    Counted(
+        "two halves are a character",
+        "jsonl",
+        (b'{"turns": ["\\ud83d\\ude00", "a"]}\n',),
+        {"bytes": 5},
+    ),
     Counted(
         "bytes replaced",
         "text",
@@ -207,7 +269,12 @@ TEXT = [
         {"bytes": 6},
         ("data.corpus.encoding=iso-8859-1",),
     ),
-    Counted("a turn of a megabyte", "jsonl", (turns("a", "b" * 2**20),), {"cut: characters": 1, "bytes": 10_001}),
+    Counted(
+        "a turn of a megabyte",
+        "jsonl",
+        (turns("a", "b" * 2**20),),
+        {"cut: characters": 1, "bytes": 10_001},
+    ),
     Counted(
         "a stray quote before others",
         "csv",
@@ -221,19 +288,35 @@ TEXT = [
         (b"dialogue,speaker,text\na,A,a\na,B," + b"b" * 2**20 + b"\n",),
         {"cut: characters": 1, "bytes": 10_001},
     ),
-    Counted("a turn of a megabyte, text", "text", (b"a\n" + b"b " * 2**19,), {"cut: characters": 1, "bytes": 10_001}),
+    Counted(
+        "a turn of a megabyte, text",
+        "text",
+        (b"a\n" + b"b " * 2**19,),
+        {"cut: characters": 1, "bytes": 10_001},
+    ),
     Counted(
         "a fact of a megabyte",
         "messages",
-        (FORMATS["messages"].good[0].replace(b"[{", b'[{"role": "system", "content": "' + b"b" * 2**20 + b'"}, {'),),
+        (
+            FORMATS["messages"]
+            .good[0]
+            .replace(b"[{", b'[{"role": "system", "content": "' + b"b" * 2**20 + b'"}, {'),
+        ),
         {"cut: characters": 1, "facts": 1},
     ),
-    Counted("an id twice, of the same words", "jsonl", (turns("a", "b", id="x") * 3,), {"dialogues": 3, "examples": 3}),
+    Counted(
+        "an id twice, of the same words",
+        "jsonl",
+        (turns("a", "b", id="x") * 3,),
+        {"dialogues": 3, "examples": 3},
+    ),
     Counted("in every split", "jsonl", (GOOD,), {"dialogues": 1}),
 ]
 
 
-@pytest.mark.parametrize("row", [*EMPTY, *SINGLES, *DROPPED, *SPEAKERS, *TEXT], ids=lambda row: row.id)
+@pytest.mark.parametrize(
+    "row", [*EMPTY, *SINGLES, *DROPPED, *SPEAKERS, *TEXT], ids=lambda row: row.id
+)
 def test_turns_are_counted_and_counts_add_up(row: Counted) -> None:
     FORMATS[row.format].write(*row.train)
     counts = counts_of(prepare(row.format, ANY, *row.arguments))
@@ -251,9 +334,14 @@ def test_more_than_max_dropped_is_an_error(name: str) -> None:
         assert done.code == code, done.err
         if code:
             line = error_line(done)
-            assert f"train: 1 of {read} dialogues are malformed or empty, more than data.max_dropped" in line
+            assert (
+                f"train: 1 of {read} dialogues are malformed or empty, more than data.max_dropped"
+                in line
+            )
             assert re.search(r"; first: corpus/train\S*:\d", line)
-    assert re.search(r"^train: corpus/train\S*:\d", run_program(*row_arguments(name)).out, re.MULTILINE)
+    assert re.search(
+        r"^train: corpus/train\S*:\d", run_program(*row_arguments(name)).out, re.MULTILINE
+    )
     again = prepare(name, "data.malformed=drop")
     assert "more than data.max_dropped=0.01 allows" in error_line(again), (
         "the limit must also apply to data that are already prepared"
@@ -275,6 +363,7 @@ def test_more_empty_turns_than_max_dropped_is_an_error() -> None:
     FORMATS["jsonl"].write(GOOD * 3 + GAPS + GAPS)
     line = error_line(prepare("jsonl"))
     assert line.startswith(
-        "train: 20 of 30 turns are empty, more than data.max_dropped=0.01 allows; fix them or raise it"
+        "train: 20 of 30 turns are empty, more than data.max_dropped=0.01 allows; fix them or"
+        " raise it"
     )
     assert line.endswith("; first: corpus/train.jsonl:4: 10 of 12 turns are empty")

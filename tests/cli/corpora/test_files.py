@@ -48,7 +48,9 @@ def test_damaged_archive_is_an_error_even_with_drop(suffix: str, damage: str) ->
     Path("corpus/train.jsonl").unlink()
     packed = {
         ".xz": lambda data: lzma.compress(data),
-        ".zst": lambda data: zstd.compress(data, options={zstd.CompressionParameter.checksum_flag: 1}),
+        ".zst": lambda data: zstd.compress(
+            data, options={zstd.CompressionParameter.checksum_flag: 1}
+        ),
     }
     whole = packed.get(suffix, gzip.compress)(many())
     Path(f"corpus/train.jsonl{suffix}").write_bytes(BROKEN[damage](whole))
@@ -61,7 +63,9 @@ def test_damaged_archive_is_an_error_even_with_drop(suffix: str, damage: str) ->
 def test_split_left_empty_by_the_rule_names_the_rule() -> None:
     Path("one.jsonl").write_bytes(FORMATS["jsonl"].good[0])
     line = error_line(prepare("jsonl", path="one.jsonl"))
-    assert line.startswith("the split validation gives no example (it is empty); a corpus without splits is split")
+    assert line.startswith(
+        "the split validation gives no example (it is empty); a corpus without splits is split"
+    )
     assert line.endswith("or set data.path to a folder with one file per split")
 
 
@@ -71,11 +75,17 @@ def link(to: str) -> Callable[[Path], None]:
 
 NO_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a FIFO": (os.mkfifo, "is not a regular file"),
-    "a link to a FIFO": (lambda path: (os.mkfifo("fifo"), path.symlink_to(Path("fifo").resolve())), "is not a regular"),
+    "a link to a FIFO": (
+        lambda path: (os.mkfifo("fifo"), path.symlink_to(Path("fifo").resolve())),
+        "is not a regular",
+    ),
     "a folder": (Path.mkdir, "is not a regular file"),
     "/dev/zero": (link("/dev/zero"), "is not a regular file"),
     "/dev/stdin": (link("/dev/tty"), "is not a regular file"),
-    "a circle of links": (lambda path: path.symlink_to(path.absolute()), "Too many levels of symbolic links"),
+    "a circle of links": (
+        lambda path: path.symlink_to(path.absolute()),
+        "Too many levels of symbolic links",
+    ),
     "a link to nowhere": (link("nowhere"), "does not exist"),
     "nothing": (lambda _: None, "does not exist"),
 }
@@ -107,7 +117,9 @@ def test_data_path_that_is_not_a_file_or_folder(kind: str) -> None:
 def test_impossible_paths(verb: str, name: str) -> None:
     for path in ("x" * 300, "x/" * 3000, '"a\\0b"', "\udcff"):
         corpus = [f"data.corpus={{name: {name}}}", f"data.path={path}"]
-        assert error_line(run_program(verb, RECIPE, "--json", *corpus, *["--no-tokens"] * (verb == "inspect")))
+        assert error_line(
+            run_program(verb, RECIPE, "--json", *corpus, *["--no-tokens"] * (verb == "inspect"))
+        )
 
 
 def test_symbolic_link_to_a_file_is_read() -> None:

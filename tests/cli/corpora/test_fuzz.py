@@ -32,11 +32,23 @@ def elsewhere() -> Iterator[None]:
         yield
 
 
-good_lines = st.builds(turns, st.just("Hi"), st.text("abc é\u3000", min_size=1, max_size=5).filter(str.strip))
-bad_lines = st.sampled_from(
-    [b"\n", b"{\n", b"3\n", b"\xff\n", b'{"turns": 1}\n', b'{"turns": ["\\ud800", "a"]}\n', b"[" * 5000 + b"\n"]
+good_lines = st.builds(
+    turns, st.just("Hi"), st.text("abc é\u3000", min_size=1, max_size=5).filter(str.strip)
 )
-odd_lines = st.sampled_from([turns("alone"), turns(), turns(" ", "\u00a0"), turns("a", "", "b"), turns("", "a")])
+bad_lines = st.sampled_from(
+    [
+        b"\n",
+        b"{\n",
+        b"3\n",
+        b"\xff\n",
+        b'{"turns": 1}\n',
+        b'{"turns": ["\\ud800", "a"]}\n',
+        b"[" * 5000 + b"\n",
+    ]
+)
+odd_lines = st.sampled_from(
+    [turns("alone"), turns(), turns(" ", "\u00a0"), turns("a", "", "b"), turns("", "a")]
+)
 
 
 @settings(max_examples=40)
@@ -50,8 +62,12 @@ def test_exactly_the_valid_dialogues_are_read(lines: list[bytes]) -> None:
         expected = [[t.strip() for t in _texts(line) if t.strip()] for line in lines]
         kept = [["Hi", "first"], *(texts for texts in expected if len(texts) > 1)]
         store = Store(Path(json.loads(done.out)["folder"]), "train")
-        replies = [store.tokenizer.decode(store.target(row).tolist()[1:-1]) for row in range(len(store))]
-        assert replies == [unicodedata.normalize("NFC", text) for texts in kept for text in texts[1:]]
+        replies = [
+            store.tokenizer.decode(store.target(row).tolist()[1:-1]) for row in range(len(store))
+        ]
+        assert replies == [
+            unicodedata.normalize("NFC", text) for texts in kept for text in texts[1:]
+        ]
         malformed = sum(line in BAD for line in lines)
         assert counts.get("dropped dialogues: malformed", 0) == malformed
         refusing = prepare("jsonl", ANY)
@@ -61,7 +77,14 @@ def test_exactly_the_valid_dialogues_are_read(lines: list[bytes]) -> None:
             assert error_line(refusing).startswith(f"corpus/train.jsonl:{first}: ")
 
 
-BAD = {b"{\n", b"3\n", b"\xff\n", b'{"turns": 1}\n', b'{"turns": ["\\ud800", "a"]}\n', b"[" * 5000 + b"\n"}
+BAD = {
+    b"{\n",
+    b"3\n",
+    b"\xff\n",
+    b'{"turns": 1}\n',
+    b'{"turns": ["\\ud800", "a"]}\n',
+    b"[" * 5000 + b"\n",
+}
 
 
 def _texts(line: bytes) -> list[str]:
@@ -85,11 +108,37 @@ PIECES = [
         b"\xef\xbb\xbf",
         b"\xed\xa0\xbd",
     ),
-    *(b"__eou__", b"Anna: ", b"text:", b"labels:", b"episode_done:True", b"1 ", b"2 ", b"your persona: ", b"a", b"b"),
-    *(b"{", b"}", b"[", b"]", b'"turns"', b'"messages"', b'"role"', b'"user"', b'"content"', b"null", b"1e999", b"NaN"),
+    *(
+        b"__eou__",
+        b"Anna: ",
+        b"text:",
+        b"labels:",
+        b"episode_done:True",
+        b"1 ",
+        b"2 ",
+        b"your persona: ",
+        b"a",
+        b"b",
+    ),
+    *(
+        b"{",
+        b"}",
+        b"[",
+        b"]",
+        b'"turns"',
+        b'"messages"',
+        b'"role"',
+        b'"user"',
+        b'"content"',
+        b"null",
+        b"1e999",
+        b"NaN",
+    ),
     *(b"dialogue,speaker,text\n", "\u2028\u0085\u3000\u0301".encode(), b"__SILENCE__", b"__PIPE__"),
 ]
-mess = st.lists(st.one_of(st.sampled_from(PIECES), st.binary(max_size=3)), max_size=20).map(b"".join)
+mess = st.lists(st.one_of(st.sampled_from(PIECES), st.binary(max_size=3)), max_size=20).map(
+    b"".join
+)
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -11,7 +11,18 @@ import sys
 from pathlib import Path
 
 import pytest
-from corpus_program import FORMATS, GOOD, PATIENCE, Done, command, counts_of, error_line, leftovers, many, run_process
+from corpus_program import (
+    FORMATS,
+    GOOD,
+    PATIENCE,
+    Done,
+    command,
+    counts_of,
+    error_line,
+    leftovers,
+    many,
+    run_process,
+)
 
 if sys.version_info >= (3, 14):
     pass
@@ -43,13 +54,17 @@ class Deadly(JsonLines):
 
 
 def test_kill_leaves_only_partial_folders(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reads: 1 fingerprint, 2 to learn the tokenizer, 3 to 5 to write the splits, 6 the fingerprint."""
+    """Reads: 1 fingerprint, 2 to learn the tokenizer, 3 to 5 to write the splits, 6 the
+    fingerprint.
+    """
     (here / "deadly.py").write_text(DEADLY)
     FORMATS["jsonl"].write(GOOD * 3)
     for read in (2, 4, 6):
         monkeypatch.setenv("DEADLY", str(read))
         assert run_process("data.corpus={name: deadly.Deadly}").done.code == -signal.SIGKILL
-        assert all(path.name.startswith(".") and path.name.endswith(".partial") for path in leftovers())
+        assert all(
+            path.name.startswith(".") and path.name.endswith(".partial") for path in leftovers()
+        )
     monkeypatch.delenv("DEADLY")
     done = run_process("data.corpus={name: deadly.Deadly}").done
     assert counts_of(done)["examples"] == 3
@@ -71,10 +86,13 @@ def test_full_file_system(here: Path) -> None:
         pytest.skip("no file system can be mounted here")
     FORMATS["jsonl"].write(many())
     mount = (
-        f"mount -t tmpfs -o size=300k none cache && {{ {' '.join(map(repr, command('data.corpus={name: jsonl}')))}; "
+        "mount -t tmpfs -o size=300k none cache && {"
+        f" {' '.join(map(repr, command('data.corpus={name: jsonl}')))}; "
     )
     inside = mount + "code=$?; ls -A cache; exit $code; }"
-    done = subprocess.run(["unshare", "-m", "sh", "-c", inside], capture_output=True, text=True, timeout=PATIENCE)
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", inside], capture_output=True, text=True, timeout=PATIENCE
+    )
     line = error_line(Done(done.returncode, done.stdout, done.stderr))
     assert "No space left on device" in line
     assert line.startswith("cache: prepared data cannot be written there (")
@@ -93,7 +111,9 @@ def test_full_disk_behind_standard_output() -> None:
 
 def test_closed_pipe_exits_with_141() -> None:
     FORMATS["jsonl"].write()
-    child = subprocess.Popen(command("data.corpus={name: jsonl}"), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child = subprocess.Popen(
+        command("data.corpus={name: jsonl}"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     assert child.stdout is not None
     child.stdout.close()
     _, err = child.communicate(timeout=PATIENCE)
@@ -107,7 +127,10 @@ def without_root_powers() -> list[str]:
         return []
     powers = "-dac_override,-dac_read_search"
     found = ["setpriv", f"--inh-caps={powers}", f"--bounding-set={powers}"]
-    if not shutil.which("setpriv") or subprocess.run([*found, "true"], capture_output=True).returncode:
+    if (
+        not shutil.which("setpriv")
+        or subprocess.run([*found, "true"], capture_output=True).returncode
+    ):
         pytest.skip("root may read everything, and setpriv cannot drop that here")
     return found
 
@@ -121,7 +144,9 @@ def test_missing_permissions_are_one_line() -> None:
     before = without_root_powers()
     FORMATS["jsonl"].write()
     Path("cache").chmod(0o555)
-    assert answer("data.corpus={name: jsonl}").startswith("cache: prepared data cannot be written there (")
+    assert answer("data.corpus={name: jsonl}").startswith(
+        "cache: prepared data cannot be written there ("
+    )
     Path("cache").chmod(0o755)
     Path("corpus/train.jsonl").chmod(0)
     for path in ("corpus", "corpus/train.jsonl"):
@@ -130,6 +155,8 @@ def test_missing_permissions_are_one_line() -> None:
     Path("corpus").chmod(0o600)
     for corpus in ("jsonl", "dailydialog"):
         for verb, *options in (["prepare"], ["inspect", "--no-tokens"]):
-            assert "Permission denied" in answer(f"data.corpus={{name: {corpus}}}", *options, verb=verb)
+            assert "Permission denied" in answer(
+                f"data.corpus={{name: {corpus}}}", *options, verb=verb
+            )
     Path("corpus").chmod(0o755)
     assert leftovers() == []

@@ -12,7 +12,16 @@ from pathlib import Path
 
 import pyarrow
 import pytest
-from corpus_program import ANY, COMPRESS, FORMATS, counts_of, error_line, leftovers, run_process, turns
+from corpus_program import (
+    ANY,
+    COMPRESS,
+    FORMATS,
+    counts_of,
+    error_line,
+    leftovers,
+    run_process,
+    turns,
+)
 from pyarrow import parquet
 
 from dialog.data.dialogue import SPLITS
@@ -39,12 +48,16 @@ BOMBS = [
 
 
 @pytest.mark.parametrize(("suffix", "piece", "name"), BOMBS)
-def test_decompression_bomb_is_an_error(suffix: str, piece: bytes, name: str, baseline: int) -> None:
+def test_decompression_bomb_is_an_error(
+    suffix: str, piece: bytes, name: str, baseline: int
+) -> None:
     FORMATS[name].write()
     file = Path("corpus") / FORMATS[name].files[0].format("train")
     file.unlink()
     file.with_name(file.name + suffix).write_bytes(bomb(suffix, piece))
-    done, seconds, peak = run_process(f"data.corpus={{{FORMATS[name].corpus}}}", "data.malformed=drop", ANY)
+    done, seconds, peak = run_process(
+        f"data.corpus={{{FORMATS[name].corpus}}}", "data.malformed=drop", ANY
+    )
     assert re.search(rf"^{file}{suffix} gives more than 300 times its size", error_line(done))
     assert seconds < 5
     assert peak - baseline < 2**27
@@ -107,7 +120,9 @@ def write_parquet(train: list[list[str]], **settings: object) -> int:
     Path("corpus").mkdir()
     for split in SPLITS:
         rows = train if split == "train" else [["Hi", "Hello"]]
-        parquet.write_table(pyarrow.table({"messages": rows}), f"corpus/{split}.parquet", **settings)
+        parquet.write_table(
+            pyarrow.table({"messages": rows}), f"corpus/{split}.parquet", **settings
+        )
     return Path("corpus/train.parquet").stat().st_size
 
 
@@ -122,21 +137,29 @@ def test_parquet_with_megabyte_turns(baseline: int) -> None:
     assert peak - baseline < 600 * 2**20
 
 
-@pytest.mark.parametrize("settings", [{"use_dictionary": True}, {"use_dictionary": False, "compression": "zstd"}])
+@pytest.mark.parametrize(
+    "settings", [{"use_dictionary": True}, {"use_dictionary": False, "compression": "zstd"}]
+)
 @pytest.mark.parametrize("rows", [1, 200])
 def test_parquet_bomb_is_an_error(settings: dict[str, object], rows: int, baseline: int) -> None:
     size = write_parquet([["a" * 2**20] * (400 // rows)] * rows, **settings)
     done, _, peak = run_process(HUB, "data.malformed=drop", ANY)
     assert 300 * size < 400 * 2**20, "the file must be a bomb"
-    assert error_line(done).startswith("corpus/train.parquet gives more than 300 times its size; give it as JSON lines")
+    assert error_line(done).startswith(
+        "corpus/train.parquet gives more than 300 times its size; give it as JSON lines"
+    )
     assert peak - baseline < 2**27
 
 
 def test_huge_parquet_row_is_an_error(baseline: int) -> None:
     noise = "".join(random.Random(1).choices("abcdefghijklmnop", k=3 * 2**20))
-    write_parquet([["Hi", "Hello"], ["a" * 2**20] * 300, [noise, noise]], dictionary_pagesize_limit=2**24)
+    write_parquet(
+        [["Hi", "Hello"], ["a" * 2**20] * 300, [noise, noise]], dictionary_pagesize_limit=2**24
+    )
     done, _, peak = run_process(HUB, "data.malformed=drop", ANY)
-    assert error_line(done).startswith("corpus/train.parquet:2: a row of more than 67,108,864 bytes")
+    assert error_line(done).startswith(
+        "corpus/train.parquet:2: a row of more than 67,108,864 bytes"
+    )
     assert peak - baseline < 2**27
 
 
@@ -145,7 +168,10 @@ def test_small_archive_of_one_large_json(baseline: int) -> None:
         [{"speaker": who, "text": f"{who} {n}"} for who in ("user", "assistant")]
         for n in range(1500)  # each with lists that take 200 KB once they are read
     ]
-    whole = [{"conversation_id": f"{n}", "utterances": each, "more": [[]] * 3000} for n, each in enumerate(said)]
+    whole = [
+        {"conversation_id": f"{n}", "utterances": each, "more": [[]] * 3000}
+        for n, each in enumerate(said)
+    ]
     Path("corpus").mkdir()
     Path("corpus/data.json.gz").write_bytes(gzip.compress(json.dumps(whole).encode()))
     done, _, peak = run_process("data.corpus={name: taskmaster}")

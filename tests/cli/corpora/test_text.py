@@ -27,7 +27,9 @@ ODD = {
     "controls": "\0\x01\x1b[2J\x7f\x9b31m",
     "separators": "a\u2028b\u0085c\x0bd\x1ce",
     "noncharacters": "\ufffe\uffff\U0010ffff \ue000",
-    "special tokens": " ".join((*SPECIAL_TOKENS, "__SILENCE__", "__unk__", "[CLS]", "<|endoftext|>")),
+    "special tokens": " ".join(
+        (*SPECIAL_TOKENS, "__SILENCE__", "__unk__", "[CLS]", "<|endoftext|>")
+    ),
     "special tokens together": "".join(SPECIAL_TOKENS * 3),
 }
 
@@ -35,7 +37,9 @@ ODD = {
 @pytest.mark.parametrize("tokenizer", ["{name: byte_bpe, vocabulary: 300}", "{name: characters}"])
 def test_text_is_restored_and_never_a_special_token(tokenizer: str) -> None:
     FORMATS["jsonl"].write(turns("Hi", *ODD.values()))
-    done = prepare("jsonl", f"data.tokenizer={tokenizer}", "data.max_target=1000", "data.max_source=1000")
+    done = prepare(
+        "jsonl", f"data.tokenizer={tokenizer}", "data.max_target=1000", "data.max_source=1000"
+    )
     assert counts_of(done)["examples"] == len(ODD)
     store = Store(Path(json.loads(done.out)["folder"]), "train")
     for row, (what, text) in enumerate(ODD.items()):
@@ -45,7 +49,9 @@ def test_text_is_restored_and_never_a_special_token(tokenizer: str) -> None:
         assert (start, end) == (1, 2)
 
 
-def test_text_without_tokens_still_has_an_end_token(monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
+def test_text_without_tokens_still_has_an_end_token(
+    monkeypatch: pytest.MonkeyPatch, here: Path
+) -> None:
     (here / "deaf.py").write_text(
         "from dialog.data.tokenizers.word_level import word\n"
         "def deaf(texts, *, pattern: str = '[a-z]+'):\n"

@@ -1,9 +1,11 @@
-"""Kill a comparison at random moments, continue it, and compare its results with those of an uninterrupted one.
+"""Kill a comparison at random moments, continue it, and compare its results with those of an
+uninterrupted one.
 
-    python tests/comparison/grid/killed.py FOLDER [--kills 10] [--seeds 3] [--signal KILL] [--jobs 1]
+    python tests/comparison/grid/killed.py FOLDER [--kills 10] [--seeds 3] [--signal KILL] [--jobs
+    1]
 
-With several jobs, the signal goes to the first process, and every other time to its jobs also. Exits with 1 if
-results.json differs in anything but times. The module is also used by tests.
+With several jobs, the signal goes to the first process, and every other time to its jobs also.
+Exits with 1 if results.json differs in anything but times. The module is also used by tests.
 """
 
 from __future__ import annotations
@@ -30,16 +32,38 @@ SETTINGS = [
     "trainer.check_val_every_n_epoch=null", "trainer.log_every_n_steps=1", "trainer.accelerator=cpu",
     "checkpoint.every_n_steps=5", "checkpoint.patience=null", "generation.max_length=6", "preflight=false",
 ]  # fmt: skip
-"""Small trainings with dropout and accumulation, and with checkpoints between which the kills fall."""
-TIMES = ("seconds", "time", "tokens_per_second", "seconds_to", "milliseconds_per_response", "peak_memory_bytes", COST)
-"""Fields of results.json that are measured by the clock, wherever they occur; the last has the hash of such fields."""
+"""Small trainings with dropout and accumulation, and with checkpoints between which the kills fall.
+"""
+TIMES = (
+    "seconds",
+    "time",
+    "tokens_per_second",
+    "seconds_to",
+    "milliseconds_per_response",
+    "peak_memory_bytes",
+    COST,
+)
+"""Fields of results.json that are measured by the clock, wherever they occur; the last has the hash
+of such fields.
+"""
 TIMED_ROWS = {"what": "training seconds", "axis": "seconds"}
-"""Entries of lists that are measured by the clock: a row of "parity", and crossings of the curves over seconds."""
+"""Entries of lists that are measured by the clock: a row of "parity", and crossings of the curves
+over seconds.
+"""
 
 
 def command(folder: Path, seeds: int = 2, *options: str) -> list[str]:
     """Return the arguments of a comparison of two tiny models."""
-    return ["compare", *RECIPES, *SETTINGS, "--seeds", str(seeds), "--output", str(folder), *options]
+    return [
+        "compare",
+        *RECIPES,
+        *SETTINGS,
+        "--seeds",
+        str(seeds),
+        "--output",
+        str(folder),
+        *options,
+    ]
 
 
 def results(folder: Path) -> dict[str, Any]:
@@ -47,8 +71,10 @@ def results(folder: Path) -> dict[str, Any]:
     return content
 
 
-def without_times(content: Any) -> Any:  # noqa: ANN401 - any JSON
-    """Return results.json without what the clock has measured: equal for two runs of the same comparison."""
+def without_times(content: Any) -> Any:
+    """Return results.json without what the clock has measured: equal for two runs of the same
+    comparison.
+    """
     if isinstance(content, dict):
         return {key: without_times(value) for key, value in content.items() if key not in TIMES}
     if isinstance(content, list):
@@ -58,7 +84,9 @@ def without_times(content: Any) -> Any:  # noqa: ANN401 - any JSON
 
 def is_timed(entry: object) -> bool:
     """Return whether an entry of a list is one of `TIMED_ROWS`."""
-    return isinstance(entry, dict) and any(entry.get(key) == value for key, value in TIMED_ROWS.items())
+    return isinstance(entry, dict) and any(
+        entry.get(key) == value for key, value in TIMED_ROWS.items()
+    )
 
 
 def progress(folder: Path) -> int:
@@ -111,7 +139,9 @@ def complete(process: Processes) -> None:
 
 def main() -> int:
     """Print what was done; return 1 if the results differ."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--seeds", type=int, default=3)
@@ -125,10 +155,15 @@ def main() -> int:
     with serving(root) as server:
         whole = compare(server, root / "whole", options.seeds)
         plan = {"kills": options.kills, "whole": whole, "seed": options.seed, "number": number}
-        hits = compare_with_kills(server, root / "killed", options.seeds, "--jobs", str(options.jobs), **plan)
+        hits = compare_with_kills(
+            server, root / "killed", options.seeds, "--jobs", str(options.jobs), **plan
+        )
     same = without_times(results(root / "killed")) == without_times(results(root / "whole"))
     outcome = "same" if same else "OTHER"
-    print(f"2 x {options.seeds} runs, {options.jobs} at a time; {number.name} hit {hits} times; {outcome}")
+    print(
+        f"2 x {options.seeds} runs, {options.jobs} at a time; {number.name} hit {hits} times;"
+        f" {outcome}"
+    )
     return 0 if same else 1
 
 

@@ -10,7 +10,12 @@ from typing import Any
 
 import pytest
 
-from dialog.comparison.grid.contenders import group_runs, parse_variation, read_contenders, split_folder
+from dialog.comparison.grid.contenders import (
+    group_runs,
+    parse_variation,
+    read_contenders,
+    split_folder,
+)
 from dialog.comparison.grid.folder import Contender, Grid, contender_hash
 from dialog.comparison.grid.open import merged
 from dialog.comparison.grid.responses import examples_of_file, examples_of_recipe, match_responses
@@ -41,8 +46,13 @@ def test_a_plain_value_of_a_component_names_a_part() -> None:
 
 
 def test_variations_are_combined_and_named_apart() -> None:
-    names = [*named(read_contenders([LSTM], [], ["model.encoder.size=8,16", "model.decoder.size=8"]))]
-    assert names == [f"{LSTM}[encoder.size=8, decoder.size=8]", f"{LSTM}[encoder.size=16, decoder.size=8]"]
+    names = [
+        *named(read_contenders([LSTM], [], ["model.encoder.size=8,16", "model.decoder.size=8"]))
+    ]
+    assert names == [
+        f"{LSTM}[encoder.size=8, decoder.size=8]",
+        f"{LSTM}[encoder.size=16, decoder.size=8]",
+    ]
 
 
 def test_recipes_of_two_corpora_on_the_same_data() -> None:
@@ -51,12 +61,17 @@ def test_recipes_of_two_corpora_on_the_same_data() -> None:
     names = [*recipes[:2], "chats/lstm_bahdanau"]
     assert [contender.name for contender in read_contenders(recipes, own)] == names
     varied = [f"{name}[dropout=0.1]" for name in names]
-    assert [contender.name for contender in read_contenders(recipes, own, ["model.dropout=0.1"])] == varied
+    assert [
+        contender.name for contender in read_contenders(recipes, own, ["model.dropout=0.1"])
+    ] == varied
 
 
 def test_values_are_split_outside_of_brackets_and_names_are_safe() -> None:
     text = "model.decoder.attention={name: additive, size: 8},dot"
-    assert parse_variation(text) == ("model.decoder.attention", ["{name: additive, size: 8}", "dot"])
+    assert parse_variation(text) == (
+        "model.decoder.attention",
+        ["{name: additive, size: 8}", "dot"],
+    )
     names = [*named(read_contenders([LSTM], [], [text, "data.path=/a/b"]))]
     assert names[0] == f"{LSTM}[attention=additive size=8, path=_a_b]"
 
@@ -83,9 +98,20 @@ def test_hash_ignores_seed_machine_and_logging_only() -> None:
     def hashed(*overrides: str) -> str:
         return contender_hash(compose(LSTM, overrides).recipe)
 
-    ignored = ["seed=7", "trainer.accelerator=gpu", "trainer.enable_progress_bar=false", "logger=wandb", "data.path=/x"]
+    ignored = [
+        "seed=7",
+        "trainer.accelerator=gpu",
+        "trainer.enable_progress_bar=false",
+        "logger=wandb",
+        "data.path=/x",
+    ]
     assert hashed() == hashed(*ignored)
-    for override in ("model.dropout=0.3", "trainer.max_steps=9", "data.batch_tokens=99", "generation.max_length=7"):
+    for override in (
+        "model.dropout=0.3",
+        "trainer.max_steps=9",
+        "data.batch_tokens=99",
+        "generation.max_length=7",
+    ):
         assert hashed() != hashed(override), override
 
 
@@ -96,14 +122,18 @@ def seeds(trained: Callable[[str], Path], tmp_path: Path) -> Callable[[str, int]
     def copy(name: str, seed: int) -> Path:
         folder = Path(shutil.copytree(trained("lstm"), tmp_path / "runs" / name))
         recipe = (folder / "recipe.yaml").read_text(encoding="utf-8")
-        (folder / "recipe.yaml").write_text(recipe.replace("\nseed: 1\n", f"\nseed: {seed}\n"), encoding="utf-8")
+        (folder / "recipe.yaml").write_text(
+            recipe.replace("\nseed: 1\n", f"\nseed: {seed}\n"), encoding="utf-8"
+        )
         list_files(folder, LISTED)
         return folder
 
     return copy
 
 
-def test_runs_of_one_recipe_are_one_contender(seeds: Callable[..., Path], trained: Callable[[str], Path]) -> None:
+def test_runs_of_one_recipe_are_one_contender(
+    seeds: Callable[..., Path], trained: Callable[[str], Path]
+) -> None:
     one, two = seeds("lstm/a", 1), seeds("lstm/b", 2)
     first, second = read_contenders([str(one), str(trained("transformer")), str(two)], [])
     assert (first.name, first.folders) == ("lstm", {1: str(one), 2: str(two)})
@@ -112,9 +142,12 @@ def test_runs_of_one_recipe_are_one_contender(seeds: Callable[..., Path], traine
         group_runs([one, seeds("lstm/c", 1)], trust=NO_TRUST)
 
 
-def test_a_run_that_is_added_is_a_seed_of_its_contender(seeds: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_run_that_is_added_is_a_seed_of_its_contender(
+    seeds: Callable[..., Path], tmp_path: Path
+) -> None:
     one, two, again = (
-        read_contenders([str(seeds(*name))], []) for name in (("lstm-1", 1), ("lstm-2", 2), ("again", 1))
+        read_contenders([str(seeds(*name))], [])
+        for name in (("lstm-1", 1), ("lstm-2", 2), ("again", 1))
     )
     grid = merged(Grid(tmp_path, (), ()), one, [1], ())
     (contender,) = merged(grid, two, [1], ()).contenders
@@ -144,7 +177,10 @@ def test_seeds_on_other_data_or_devices(
     list_files(two, LISTED)
     first, second = (group_runs([run], trust=NO_TRUST) for run in (one, two))
     grid = merged(Grid(two.parent, (), ()), first, [1], ())
-    message = f"lstm/b: {name} differs from .*lstm/a, so they are not seeds of one model; compare them apart"
+    message = (
+        f"lstm/b: {name} differs from .*lstm/a, so they are not seeds of one model; compare them"
+        " apart"
+    )
     with pytest.raises(UserError, match=message):
         group_runs([one, two], trust=NO_TRUST)
     with pytest.raises(UserError, match=message):
@@ -152,12 +188,19 @@ def test_seeds_on_other_data_or_devices(
 
 
 def test_settings_of_an_added_recipe_are_its_own(tmp_path: Path) -> None:
-    """Those of the first command are settings of the comparison, and apply to recipes that are added."""
-    recipes = [read_contenders([name], []) for name in (LSTM, "quickstart/transformer", "reverse/lstm_bahdanau")]
+    """Those of the first command are settings of the comparison, and apply to recipes that are
+    added.
+    """
+    recipes = [
+        read_contenders([name], [])
+        for name in (LSTM, "quickstart/transformer", "reverse/lstm_bahdanau")
+    ]
     grid = merged(Grid(tmp_path, (), ()), [*recipes[0], *recipes[1]], [1], ())
     assert merged(grid, recipes[2], [1], ["model.dropout=0.3"]).overrides == ()
     grid = merged(Grid(tmp_path, (), ()), [*recipes[0], *recipes[1]], [1], ["trainer.max_steps=9"])
-    assert merged(grid, recipes[2], [1], ["trainer.max_steps=9"]).overrides == ("trainer.max_steps=9",)
+    assert merged(grid, recipes[2], [1], ["trainer.max_steps=9"]).overrides == (
+        "trainer.max_steps=9",
+    )
 
 
 def test_second_comparison_folder_is_rejected(tmp_path: Path) -> None:
@@ -198,10 +241,14 @@ def write(folder: Path, rows: list[dict[str, Any]]) -> Path:
 
 
 def test_responses_are_matched_by_id_or_by_text(expected: list[Any], tmp_path: Path) -> None:
-    rows = [{**row, "response": f"r{place}", "nll": float(place)} for place, row in enumerate(expected)]
+    rows = [
+        {**row, "response": f"r{place}", "nll": float(place)} for place, row in enumerate(expected)
+    ]
     by_id = [{key: row[key] for key in ("id", "response", "nll")} for row in rows]
     assert match_responses(write(tmp_path, by_id[::-1]), expected) == rows
-    by_text = [{key: row[key] for key in ("context", "reference", "response", "nll")} for row in rows]
+    by_text = [
+        {key: row[key] for key in ("context", "reference", "response", "nll")} for row in rows
+    ]
     foreign = [{**row, "id": f"mine-{place}"} for place, row in enumerate(by_text)]
     assert match_responses(write(tmp_path, by_text), expected) == rows
     assert match_responses(write(tmp_path, foreign), expected) == rows
@@ -211,9 +258,16 @@ def test_responses_are_matched_by_id_or_by_text(expected: list[Any], tmp_path: P
 
 
 def test_examples_of_equal_text_are_matched_in_their_order(tmp_path: Path) -> None:
-    twins = [{"id": name, "dialogue_id": name, "context": ["Hi"], "reference": "Ho"} for name in "ab"]
-    rows = [{"context": ["Hi"], "reference": "Ho", "response": response} for response in ("one", "two")]
-    assert [row["response"] for row in match_responses(write(tmp_path, rows), twins)] == ["one", "two"]
+    twins = [
+        {"id": name, "dialogue_id": name, "context": ["Hi"], "reference": "Ho"} for name in "ab"
+    ]
+    rows = [
+        {"context": ["Hi"], "reference": "Ho", "response": response} for response in ("one", "two")
+    ]
+    assert [row["response"] for row in match_responses(write(tmp_path, rows), twins)] == [
+        "one",
+        "two",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -221,7 +275,10 @@ def test_examples_of_equal_text_are_matched_in_their_order(tmp_path: Path) -> No
     [
         (lambda rows: rows[:-1], "no response to 1 of"),
         (lambda rows: [*rows, rows[0]], r"other.jsonl:\d+: id '.*' is listed twice"),
-        (lambda rows: [*rows, {**rows[0], "id": "x"}], r"other.jsonl:\d+: id 'x' is not in the test set"),
+        (
+            lambda rows: [*rows, {**rows[0], "id": "x"}],
+            r"other.jsonl:\d+: id 'x' is not in the test set",
+        ),
         (
             lambda rows: [{**rows[0], "reference": "No ."}, *rows[1:]],
             r"other.jsonl:1: the reference of .* has \"No \.\" where",
@@ -230,7 +287,10 @@ def test_examples_of_equal_text_are_matched_in_their_order(tmp_path: Path) -> No
             lambda rows: [{**rows[0], "reference": f"{rows[0]['reference']} x"}, *rows[1:]],
             r" x\" where .* has \"[^\"]*[^x]\";",
         ),
-        (lambda rows: [*({**row, "nll": 1.0} for row in rows[:-1]), rows[-1]], r"other.jsonl:\d+: no nll, which other"),
+        (
+            lambda rows: [*({**row, "nll": 1.0} for row in rows[:-1]), rows[-1]],
+            r"other.jsonl:\d+: no nll, which other",
+        ),
         (
             lambda rows: [*rows[:-1], {**rows[-1], "reference_unknown_bytes": 2}],
             "other.jsonl:1: no reference_unknown_by",
@@ -239,11 +299,23 @@ def test_examples_of_equal_text_are_matched_in_their_order(tmp_path: Path) -> No
             lambda rows: [{**row, "nll": -3.0} for row in rows],
             r"other.jsonl:1: nll is -3.0; give a number of at least 0",
         ),
-        (lambda rows: [{**row, "nll": "1.5"} for row in rows], "other.jsonl:1: nll is .*; give a number of at least 0"),
-        (lambda rows: [{**rows[0], "response": 3}, *rows[1:]], r"other.jsonl:1: response is 3; give a string"),
+        (
+            lambda rows: [{**row, "nll": "1.5"} for row in rows],
+            "other.jsonl:1: nll is .*; give a number of at least 0",
+        ),
+        (
+            lambda rows: [{**rows[0], "response": 3}, *rows[1:]],
+            r"other.jsonl:1: response is 3; give a string",
+        ),
         (lambda rows: [{"response": "x"}, *rows[1:]], "other.jsonl:1: no id"),
-        (lambda rows: [{"response": "x"} for _ in rows], "other.jsonl:1: matches no example of the test set"),
-        (lambda rows: [{"id": "x"}], "other.jsonl:1: no response; give each line the response of the system"),
+        (
+            lambda rows: [{"response": "x"} for _ in rows],
+            "other.jsonl:1: matches no example of the test set",
+        ),
+        (
+            lambda rows: [{"id": "x"}],
+            "other.jsonl:1: no response; give each line the response of the system",
+        ),
     ],
 )
 def test_files_that_do_not_fit(
@@ -256,5 +328,8 @@ def test_files_that_do_not_fit(
 
 def test_a_file_that_is_the_test_set_needs_its_fields(tmp_path: Path) -> None:
     file = write(tmp_path, [{"id": "d#1", "response": "x"}])
-    with pytest.raises(UserError, match=r"other.jsonl:1: no context; each line needs id, context, reference, response"):
+    with pytest.raises(
+        UserError,
+        match=r"other.jsonl:1: no context; each line needs id, context, reference, response",
+    ):
         examples_of_file(file)

@@ -1,4 +1,6 @@
-"""Comparisons with runs that diverge or fail, with other systems, added seeds and contenders, and unusable folders."""
+"""Comparisons with runs that diverge or fail, with other systems, added seeds and contenders, and
+unusable folders.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,18 @@ from dialog.runs.folder import Trained
 from dialog.runs.train import PartOf
 
 Compare = Callable[..., tuple[int, str]]
-SHORT = ["trainer.max_steps=4", "trainer.val_check_interval=4", "trainer.accumulate_grad_batches=1", "preflight=false"]
+SHORT = [
+    "trainer.max_steps=4",
+    "trainer.val_check_interval=4",
+    "trainer.accumulate_grad_batches=1",
+    "preflight=false",
+]
 
 
 @pytest.fixture
-def compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Compare:
+def compare(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Compare:
     """``compare(*arguments)``: exit code and last line on standard error."""
     monkeypatch.chdir(tmp_path)
 
@@ -53,37 +62,66 @@ def results(folder: Path) -> dict[str, Any]:
     return content
 
 
-def test_a_number_of_seeds_needs_a_recipe(compare: Compare, trained: Callable[[str], Path], tmp_path: Path) -> None:
+def test_a_number_of_seeds_needs_a_recipe(
+    compare: Compare, trained: Callable[[str], Path], tmp_path: Path
+) -> None:
     code, line = compare(
-        str(trained("lstm")), str(trained("transformer")), "--trust", "--seeds", "2", "--output", "out"
+        str(trained("lstm")),
+        str(trained("transformer")),
+        "--trust",
+        "--seeds",
+        "2",
+        "--output",
+        "out",
     )
-    assert (code, line) == (2, "dialog: --seeds 2: applies to recipes; add trained runs of more seeds instead")
+    assert (code, line) == (
+        2,
+        "dialog: --seeds 2: applies to recipes; add trained runs of more seeds instead",
+    )
     assert not (tmp_path / "out").exists()
 
 
-def test_diverged_run_and_other_system(recipes: Path, compare: Compare, trained: Callable[[str], Path]) -> None:
-    """A diverged run is counted; a file of responses, added to a comparison with overrides, has no likelihood."""
-    rows = (trained("transformer") / "evaluation/test/responses.jsonl").read_text(encoding="utf-8").splitlines()
+def test_diverged_run_and_other_system(
+    recipes: Path, compare: Compare, trained: Callable[[str], Path]
+) -> None:
+    """A diverged run is counted; a file of responses, added to a comparison with overrides, has no
+    likelihood.
+    """
+    rows = (
+        (trained("transformer") / "evaluation/test/responses.jsonl")
+        .read_text(encoding="utf-8")
+        .splitlines()
+    )
     other = [{key: json.loads(row)[key] for key in ("id", "response")} for row in rows]
-    (recipes / "other.jsonl").write_text("".join(json.dumps(row) + "\n" for row in other), encoding="utf-8")
+    (recipes / "other.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in other), encoding="utf-8"
+    )
     assert compare("lstm.yaml", "wild.yaml", "model.dropout=0.1", "--output", "out")[0] == 2
     assert compare("out", "other.jsonl")[0] == 0
     lstm, wild, foreign = results(recipes / "out")["models"]
     assert [run["diverged"] for model in (lstm, wild) for run in model["runs"]] == [False, True]
     assert (wild["runs"][0]["metrics"], wild["summary"]["all"]) == ({}, {})
     assert "wild: 1 of 1 runs diverged (seed 1)" in " ".join(results(recipes / "out")["warnings"])
-    assert "\nwild: 1 of 1 runs diverged" in results(recipes / "out")["verdict"], "a line of its own"
+    assert "\nwild: 1 of 1 runs diverged" in results(recipes / "out")["verdict"], (
+        "a line of its own"
+    )
     assert (foreign["kind"], foreign["name"]) == ("responses", "other")
     assert "bits_per_byte" not in foreign["summary"]["all"]
     assert foreign["summary"]["all"]["f1"]["mean"] == pytest.approx(
-        json.loads((trained("transformer") / "evaluation/test/metrics.json").read_text(encoding="utf-8"))["f1"]
+        json.loads(
+            (trained("transformer") / "evaluation/test/metrics.json").read_text(encoding="utf-8")
+        )["f1"]
     )
     tested = {(entry["a"], entry["b"]) for entry in results(recipes / "out")["differences"]}
     assert tested == {("lstm", "other")}
     for row in results(recipes / "out")["parity"]:
         values = row["values"]
-        assert "unknown" not in values[:2] or row["what"] == "tuning trials", f"{row['what']} of the diverged run"
-        assert not row["what"].startswith("test ") or values == values[:1] * 3, "the test set is that of the recipe"
+        assert "unknown" not in values[:2] or row["what"] == "tuning trials", (
+            f"{row['what']} of the diverged run"
+        )
+        assert not row["what"].startswith("test ") or values == values[:1] * 3, (
+            "the test set is that of the recipe"
+        )
 
 
 def test_failed_run_does_not_stop_the_others(
@@ -103,9 +141,14 @@ def test_failed_run_does_not_stop_the_others(
     arguments = ["lstm.yaml", str(trained("transformer")), "--output", "out", "--seeds", "2"]
     code, line = compare(*arguments)
     assert code == 1
-    assert line.startswith("dialog: 1 of 3 runs failed: lstm seed 1: ZeroDivisionError: broken; continue with: ")
+    assert line.startswith(
+        "dialog: 1 of 3 runs failed: lstm seed 1: ZeroDivisionError: broken; continue with: "
+    )
     assert [run["seed"] for run in results(recipes / "out")["models"][0]["runs"]] == [2]
-    assert "lstm seed 1 failed and is missing: ZeroDivisionError: broken" in results(recipes / "out")["warnings"]
+    assert (
+        "lstm seed 1 failed and is missing: ZeroDivisionError: broken"
+        in results(recipes / "out")["warnings"]
+    )
     monkeypatch.setattr(work, "train", train)
     assert compare("out", "--seeds", "3")[0] == 0
     assert [run["seed"] for run in results(recipes / "out")["models"][0]["runs"]] == [1, 2, 3]
@@ -114,7 +157,10 @@ def test_failed_run_does_not_stop_the_others(
 
 def test_interrupted_runs_come_first(recipes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that was interrupted is finished before new ones are started, whatever its seed."""
-    work = Work(Grid(recipes / "out", (of_recipe(compose(str(recipes / "lstm.yaml"), SHORT)),), (1, 2, 3)), advice="")
+    work = Work(
+        Grid(recipes / "out", (of_recipe(compose(str(recipes / "lstm.yaml"), SHORT)),), (1, 2, 3)),
+        advice="",
+    )
     interrupted = work.cells[1].folder
     interrupted.mkdir(parents=True)
     shutil.copy(recipes / "lstm.yaml", interrupted / "recipe.yaml")
@@ -129,8 +175,12 @@ def test_interrupted_runs_come_first(recipes: Path, monkeypatch: pytest.MonkeyPa
     assert order == [2, 1, 3]
 
 
-def test_systems_without_a_recipe(recipes: Path, compare: Compare, trained: Callable[[str], Path]) -> None:
-    """Files of responses alone are compared as systems; one with another number of lines or test set is rejected."""
+def test_systems_without_a_recipe(
+    recipes: Path, compare: Compare, trained: Callable[[str], Path]
+) -> None:
+    """Files of responses alone are compared as systems; one with another number of lines or test
+    set is rejected.
+    """
     answers = (trained("lstm") / "evaluation/test/responses.jsonl").read_text(encoding="utf-8")
     rows = [json.loads(line) for line in answers.splitlines()]
     fields = ("id", "context", "reference", "response")
@@ -139,12 +189,18 @@ def test_systems_without_a_recipe(recipes: Path, compare: Compare, trained: Call
         "two": [{**row, "response": row["reference"]} for row in rows],
         "missing": rows[:-1],
         "double": [*rows, rows[0]],
-        "other": [{**row, "context": ["Hi"], "reference": "Ho", "id": f"x{row['id']}"} for row in rows],
+        "other": [
+            {**row, "context": ["Hi"], "reference": "Ho", "id": f"x{row['id']}"} for row in rows
+        ],
     }
     for name, lines in files.items():
         text = "".join(json.dumps({field: row[field] for field in fields}) + "\n" for row in lines)
         (recipes / f"{name}.jsonl").write_text(text, encoding="utf-8")
-    messages = {"missing": "no response to 1 of", "double": "is listed twice", "other": "is not in the test set"}
+    messages = {
+        "missing": "no response to 1 of",
+        "double": "is listed twice",
+        "other": "is not in the test set",
+    }
     for name, message in messages.items():
         code, line = compare("one.jsonl", f"{name}.jsonl", "--output", "out")
         assert (code, message in line) == (2, True), line
@@ -152,28 +208,46 @@ def test_systems_without_a_recipe(recipes: Path, compare: Compare, trained: Call
     assert (code, "tokenizer: unknown / unknown" in line) == (2, True), line
     assert compare("out")[0] == 0
     verdict = results(recipes / "out")["verdict"]
-    assert verdict.startswith("This is about two systems, one and two, and not about architectures. F1")
-    assert [model["summary"]["all"]["f1"]["mean"] for model in results(recipes / "out")["models"]][1] == 100
+    assert verdict.startswith(
+        "This is about two systems, one and two, and not about architectures. F1"
+    )
+    assert [model["summary"]["all"]["f1"]["mean"] for model in results(recipes / "out")["models"]][
+        1
+    ] == 100
 
 
 def test_responses_are_measured_again_with_a_recipe(
     recipes: Path, compare: Compare, trained: Callable[[str], Path]
 ) -> None:
-    """It names the training split, so the leak is known, and the test set, so examples have the order of the corpus."""
-    answers = (trained("lstm") / "evaluation/test/responses.jsonl").read_text(encoding="utf-8").splitlines()
+    """It names the training split, so the leak is known, and the test set, so examples have the
+    order of the corpus.
+    """
+    answers = (
+        (trained("lstm") / "evaluation/test/responses.jsonl")
+        .read_text(encoding="utf-8")
+        .splitlines()
+    )
     for name in ("one", "two"):
         (recipes / f"{name}.jsonl").write_text("\n".join(answers[::-1]) + "\n", encoding="utf-8")
     assert compare("one.jsonl", "two.jsonl", "--output", "out")[0] == 0
-    assert not any("subsets" in model["runs"][0]["metrics"] for model in results(recipes / "out")["models"])
+    assert not any(
+        "subsets" in model["runs"][0]["metrics"] for model in results(recipes / "out")["models"]
+    )
     assert compare("out", str(trained("lstm")))[0] == 0
-    responses, _, run = (model["runs"][0]["metrics"] for model in results(recipes / "out")["models"])
+    responses, _, run = (
+        model["runs"][0]["metrics"] for model in results(recipes / "out")["models"]
+    )
     assert (responses["fingerprint"], responses["f1"]) == (run["fingerprint"], run["f1"])
     assert responses["subsets"].keys() == run["subsets"].keys()
 
 
-def test_runs_on_other_examples_are_not_paired(recipes: Path, compare: Compare, trained: Callable[[str], Path]) -> None:
+def test_runs_on_other_examples_are_not_paired(
+    recipes: Path, compare: Compare, trained: Callable[[str], Path]
+) -> None:
     """The corpus was in another order when the file was measured."""
-    (recipes / "one.jsonl").write_bytes((trained("lstm") / "evaluation/test/responses.jsonl").read_bytes())
+    (recipes / "one.jsonl").write_bytes(
+        (trained("lstm") / "evaluation/test/responses.jsonl").read_bytes()
+    )
     assert compare("one.jsonl", str(trained("lstm")), "--output", "out")[0] == 0
     (measured,) = (recipes / "out" / "runs" / "one").rglob("responses.jsonl")
     rows = measured.read_text(encoding="utf-8").splitlines()
@@ -189,14 +263,20 @@ def test_runs_on_other_examples_are_not_paired(recipes: Path, compare: Compare, 
 
 
 def test_tokenizers_may_differ(recipes: Path, compare: Compare) -> None:
-    """Bits per byte are tested, metrics per token are not, and the parity contract shows it first."""
+    """Bits per byte are tested, metrics per token are not, and the parity contract shows it
+    first.
+    """
     text = (recipes / "lstm.yaml").read_text(encoding="utf-8")
-    (recipes / "small.yaml").write_text(text.replace("vocabulary: 400", "vocabulary: 300"), encoding="utf-8")
+    (recipes / "small.yaml").write_text(
+        text.replace("vocabulary: 400", "vocabulary: 300"), encoding="utf-8"
+    )
     code, line = compare("lstm.yaml", "small.yaml", "--strict", "--output", "out")
     assert (code, "the contenders differ in tokenizer: " in line) == (2, True), line
     assert compare("lstm.yaml", "small.yaml", "--output", "out")[0] == 0
     compared = results(recipes / "out")
-    methods = {row["metric"]: row["method"] for row in compared["differences"] if row["subset"] == "all"}
+    methods = {
+        row["metric"]: row["method"] for row in compared["differences"] if row["subset"] == "all"
+    }
     assert methods["bits_per_byte"].startswith("paired")
     assert methods["perplexity_token"].startswith("not tested: the tokenizers differ")
     assert (compared["parity"][0]["what"], compared["parity"][0]["equal"]) == ("tokenizer", False)
@@ -204,7 +284,9 @@ def test_tokenizers_may_differ(recipes: Path, compare: Compare) -> None:
 
 
 def test_strict_rejects_before_training(recipes: Path, compare: Compare) -> None:
-    other = (recipes / "lstm.yaml").read_text(encoding="utf-8").replace("max_steps: 4", "max_steps: 8")
+    other = (
+        (recipes / "lstm.yaml").read_text(encoding="utf-8").replace("max_steps: 4", "max_steps: 8")
+    )
     (recipes / "longer.yaml").write_text(other, encoding="utf-8")
     code, line = compare("lstm.yaml", "longer.yaml", "--strict", "--output", "out")
     assert code == 2
@@ -212,8 +294,12 @@ def test_strict_rejects_before_training(recipes: Path, compare: Compare) -> None
     assert not (recipes / "out").exists()
 
 
-def test_strict_rejects_after_training(recipes: Path, compare: Compare, caplog: pytest.LogCaptureFixture) -> None:
-    """Early stopping ends one contender after 4 of 8 steps; the report is written, and a plain command accepts it."""
+def test_strict_rejects_after_training(
+    recipes: Path, compare: Compare, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Early stopping ends one contender after 4 of 8 steps; the report is written, and a plain
+    command accepts it.
+    """
     longer = ["trainer.max_steps=8", "trainer.val_check_interval=2", "checkpoint.patience=1"]
     text = (recipes / "lstm.yaml").read_text(encoding="utf-8")
     assert "lr: 0.01" in text
@@ -221,9 +307,13 @@ def test_strict_rejects_after_training(recipes: Path, compare: Compare, caplog: 
     arguments = ["lstm.yaml", "still.yaml", *longer, "--output", "out"]
     code, line = compare(*arguments, "--strict")
     assert code == 2
-    assert line.startswith("dialog: --strict: the contenders differ in target tokens seen (within 10 %): ")
+    assert line.startswith(
+        "dialog: --strict: the contenders differ in target tokens seen (within 10 %): "
+    )
     assert line.rstrip().endswith("; the report is in out/report.html")
-    assert [run["steps"] for model in results(recipes / "out")["models"] for run in model["runs"]] == [8, 4]
+    assert [
+        run["steps"] for model in results(recipes / "out")["models"] for run in model["runs"]
+    ] == [8, 4]
     assert (recipes / "out" / "report.html").is_file()
     assert compare("out", "--strict")[0] == 2
     assert compare("out")[0] == 0
@@ -237,16 +327,27 @@ def test_strict_rejects_after_training(recipes: Path, compare: Compare, caplog: 
 
 def grid(folder: Path, **changes: object) -> Path:
     folder.mkdir()
-    values = {"format": FORMAT, "version": "9.9", "contenders": [], "seeds": [1], "overrides": [], "commands": []}
+    values = {
+        "format": FORMAT,
+        "version": "9.9",
+        "contenders": [],
+        "seeds": [1],
+        "overrides": [],
+        "commands": [],
+    }
     (folder / "grid.json").write_text(json.dumps({**values, **changes}), encoding="utf-8")
     return folder
 
 
 def test_folders_of_other_versions_and_damaged_ones(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"grid\.json: has format 99, written by dialog 9\.9; this is dialog"):
+    with pytest.raises(
+        UserError, match=r"grid\.json: has format 99, written by dialog 9\.9; this is dialog"
+    ):
         read_grid(grid(tmp_path / "newer", format=99))
     folder = grid(tmp_path / "damaged")
-    (folder / "grid.json").write_text('{"format": 1, "version": "1", "contenders": []}', encoding="utf-8")
+    (folder / "grid.json").write_text(
+        '{"format": 1, "version": "1", "contenders": []}', encoding="utf-8"
+    )
     with pytest.raises(UserError, match=r"grid\.json: damaged \(no seeds\)"):
         read_grid(folder)
     with pytest.raises(UserError, match=r"grid\.json: damaged"):
@@ -261,14 +362,29 @@ def test_folders_of_other_versions_and_damaged_ones(tmp_path: Path) -> None:
         (["old", "model.dropout=0"], "model.dropout=0: applies to new recipes only"),
         (["old", "--output", "new"], "old is a comparison folder already; remove --output new"),
         (["old"], "compare needs at least two contenders"),
-        (["lstm.yaml", "missing.jsonl"], "missing.jsonl does not exist; give a recipe, a run folder, or a file"),
-        (["lstm.yaml", "lstm.yaml", "--output", "file"], "file exists and is not a comparison folder"),
+        (
+            ["lstm.yaml", "missing.jsonl"],
+            "missing.jsonl does not exist; give a recipe, a run folder, or a file",
+        ),
+        (
+            ["lstm.yaml", "lstm.yaml", "--output", "file"],
+            "file exists and is not a comparison folder",
+        ),
     ],
 )
-def test_invalid_commands(recipes: Path, compare: Compare, arguments: list[str], message: str) -> None:
+def test_invalid_commands(
+    recipes: Path, compare: Compare, arguments: list[str], message: str
+) -> None:
     grid(recipes / "old", contenders=[])
     (recipes / "file").touch()
-    contender = {"name": "x", "kind": "responses", "hash": "", "recipe": {}, "folders": {}, "file": "x.jsonl"}
+    contender = {
+        "name": "x",
+        "kind": "responses",
+        "hash": "",
+        "recipe": {},
+        "folders": {},
+        "file": "x.jsonl",
+    }
     shutil.rmtree(recipes / "old")
     grid(recipes / "old", contenders=[contender])
     before = sorted(recipes.rglob("*"))

@@ -32,7 +32,9 @@ Floats = NDArray[np.float64]
 
 
 def ratio(total: Floats, weight: Floats) -> Floats:
-    return np.divide(total, weight, out=np.full(np.shape(total), np.nan), where=np.asarray(weight) > 0)
+    return np.divide(
+        total, weight, out=np.full(np.shape(total), np.nan), where=np.asarray(weight) > 0
+    )
 
 
 def run(seed: int, shift: float = 0.0, noise: float = 0.05) -> Sums:
@@ -63,13 +65,21 @@ def test_architectures_two_runs_and_one_run_of_a_side() -> None:
         assert (record.degrees_of_freedom is None) == (record.method == TWO_RUNS)
         assert (record.improvement_probability is None) == (record.method == TWO_RUNS)
     assert by_pair["a", "b"].improvement_probability == 1
-    assert json.loads(json.dumps(asdict(by_pair["a", "b"])))["interval"] == [*by_pair["a", "b"].interval]
+    assert json.loads(json.dumps(asdict(by_pair["a", "b"])))["interval"] == [
+        *by_pair["a", "b"].interval
+    ]
 
 
 def test_an_interval_ends_at_the_largest_possible_difference() -> None:
-    record = Difference("f1", "a", "b", "all", ARCHITECTURES, 8.5, (-102.0, 119.0), detectable_difference=140.0)
+    record = Difference(
+        "f1", "a", "b", "all", ARCHITECTURES, 8.5, (-102.0, 119.0), detectable_difference=140.0
+    )
     limited = bounded(record, 100.0)
-    assert (limited.difference, limited.interval, limited.detectable_difference) == (8.5, (-100.0, 100.0), None)
+    assert (limited.difference, limited.interval, limited.detectable_difference) == (
+        8.5,
+        (-100.0, 100.0),
+        None,
+    )
     assert bounded(record, np.inf) == record
     untested = Difference("f1", "a", "b", "all", "not tested: one dialogue")
     assert bounded(untested, 100.0) == untested
@@ -89,14 +99,17 @@ def test_other_contenders_change_the_correction_only() -> None:
     beside = differences([a, b, c], {"loss": "lower"}, ALL, resamples=500)[0]
     assert (beside.p_holm or 0) >= (alone.p_holm or 0) > 0
     same = {"p_holm": None, "detectable_difference": None}
-    for name in ("interval", "standard_error"):  # sums over a product of another shape are rounded in another order
+    # sums over a product of another shape are rounded in another order
+    for name in ("interval", "standard_error"):
         assert getattr(beside, name) == pytest.approx(getattr(alone, name), rel=1e-9)
         same[name] = None
     assert replace(beside, **same) == replace(alone, **same)
 
 
 def test_identical_runs() -> None:
-    (record,) = differences([system("a", run(0)), system("b", run(0))], {"loss": "lower"}, ALL, resamples=500)
+    (record,) = differences(
+        [system("a", run(0)), system("b", run(0))], {"loss": "lower"}, ALL, resamples=500
+    )
     assert (record.difference, record.interval, record.p, record.decided) == (0, (0, 0), 1, False)
     (record,) = differences([system(name, run(0), run(0)) for name in "ab"], {"loss": "lower"}, ALL)
     assert (record.difference, record.p, record.seeds_needed) == (0, 1, None)
@@ -112,8 +125,12 @@ def test_a_metric_that_is_undefined_is_not_tested() -> None:
 
 def test_a_metric_that_needs_one_dialogue_is_not_tested() -> None:
     weights = (LABELS == 3).astype(float)  # as hits@1 or the answers to questions in few dialogues
-    rare = [Sums(np.stack([weights * value, weights], 1), LABELS, ratio) for value in (1.0, 2.0, 3.0)]
-    (record,) = differences([system("a", rare[0]), system("b", rare[1])], {"loss": "lower"}, ALL, resamples=500)
+    rare = [
+        Sums(np.stack([weights * value, weights], 1), LABELS, ratio) for value in (1.0, 2.0, 3.0)
+    ]
+    (record,) = differences(
+        [system("a", rare[0]), system("b", rare[1])], {"loss": "lower"}, ALL, resamples=500
+    )
     assert record.method == "not tested: undefined for some resamples of the 40 dialogues"
     assert (record.difference, record.interval) == (-1, ())
     (record,) = differences([system("a", *rare), system("b", *rare)], {"loss": "lower"}, ALL)
@@ -121,19 +138,30 @@ def test_a_metric_that_needs_one_dialogue_is_not_tested() -> None:
 
 
 def test_few_dialogues() -> None:
-    """Fewer than 6 are not tested; with fewer than 20, the interval of two runs is not that of a bootstrap."""
+    """Fewer than 6 are not tested; with fewer than 20, the interval of two runs is not that of a
+    bootstrap.
+    """
     for runs, method in ((1, TWO_RUNS_JACKKNIFE), (3, ARCHITECTURES)):
         systems = [system(name, *map(run, range(runs))) for name in "ab"]
-        few, enough = differences(systems, {"loss": "lower"}, {"few": LABELS < 5, "enough": LABELS < 19}, resamples=500)
+        few, enough = differences(
+            systems, {"loss": "lower"}, {"few": LABELS < 5, "enough": LABELS < 19}, resamples=500
+        )
         assert (few.method, few.interval, few.p) == ("not tested: fewer than 6 dialogues", (), None)
         assert few.difference is not None
         assert enough.method == method
 
 
 def test_two_seeds_of_one_varying_contender_are_not_tested() -> None:
-    """The estimated variance has one degree of freedom: an interval of 13 standard errors to each side."""
-    constant = [Sums(np.stack([np.full(200, value), np.ones(200)], 1), LABELS, ratio) for value in (0.0, 1.0)]
-    (record,) = differences([system("a", *constant), system("b", *constant[:1] * 2)], {"loss": "lower"}, ALL)
+    """The estimated variance has one degree of freedom: an interval of 13 standard errors to each
+    side.
+    """
+    constant = [
+        Sums(np.stack([np.full(200, value), np.ones(200)], 1), LABELS, ratio)
+        for value in (0.0, 1.0)
+    ]
+    (record,) = differences(
+        [system("a", *constant), system("b", *constant[:1] * 2)], {"loss": "lower"}, ALL
+    )
     assert record.method == "not tested: too few seeds to estimate the variance"
     assert (record.difference, record.interval) == (0.5, ())
 
@@ -151,14 +179,19 @@ def test_subsets_have_their_own_values() -> None:
 def test_holm_is_over_metrics_and_over_pairs() -> None:
     metrics = {"loss": "lower", "other": "lower"}
     systems = [
-        SystemRuns(name, [{metric: run(10 * place + k, 0.02 * place) for k, metric in enumerate(metrics)}])
+        SystemRuns(
+            name, [{metric: run(10 * place + k, 0.02 * place) for k, metric in enumerate(metrics)}]
+        )
         for place, name in enumerate("abcd")
     ]
     records = differences(systems, metrics, ALL, resamples=500)
     for record in records:
         in_pair = [other for other in records if (other.a, other.b) == (record.a, record.b)]
         in_metric = [other for other in records if other.metric == record.metric]
-        families = [holm([other.p or 0 for other in family])[family.index(record)] for family in (in_pair, in_metric)]
+        families = [
+            holm([other.p or 0 for other in family])[family.index(record)]
+            for family in (in_pair, in_metric)
+        ]
         assert (len(in_pair), len(in_metric), record.p_holm) == (2, 6, max(families))
         assert not record.decided or record.p_holm <= 0.05
 
@@ -174,11 +207,17 @@ def test_holm_is_over_the_metrics_of_a_pair() -> None:
         return SystemRuns(name, runs)
 
     records = first = differences([contender("a", 0, 0), contender("b", 0.01, 3)], metrics, ALL)
-    assert min(record.p_holm or 0 for record in first) == pytest.approx(4 * min(record.p or 0 for record in first))
+    assert min(record.p_holm or 0 for record in first) == pytest.approx(
+        4 * min(record.p or 0 for record in first)
+    )
     assert all(record.decided == ((record.p_holm or 0) <= 0.05) for record in records)
     assert any(record.decided for record in first)
-    undecided = [record for record in first if not record.decided and record.seeds_needed is not None]
-    assert all((record.detectable_difference or 0) > abs(record.difference or 0) for record in undecided)
+    undecided = [
+        record for record in first if not record.decided and record.seeds_needed is not None
+    ]
+    assert all(
+        (record.detectable_difference or 0) > abs(record.difference or 0) for record in undecided
+    )
 
 
 def test_ties_count_half() -> None:
@@ -191,9 +230,14 @@ def test_ties_count_half() -> None:
 def test_counts_are_tested_like_sums() -> None:
     def counts(seed: int, types: int) -> Counts:
         words = np.random.default_rng(seed).integers(types, size=800)
-        return Counts(words, np.full(200, 4), LABELS, lambda c: np.count_nonzero(c, axis=-1) / c.sum(-1))
+        return Counts(
+            words, np.full(200, 4), LABELS, lambda c: np.count_nonzero(c, axis=-1) / c.sum(-1)
+        )
 
-    single = [SystemRuns("a", [{"distinct": counts(0, 100)}]), SystemRuns("b", [{"distinct": counts(1, 200)}])]
+    single = [
+        SystemRuns("a", [{"distinct": counts(0, 100)}]),
+        SystemRuns("b", [{"distinct": counts(1, 200)}]),
+    ]
     several = [
         SystemRuns(name, [{"distinct": counts(seed, types)} for seed in seeds])
         for name, types, seeds in (("a", 100, (2, 3, 4)), ("b", 200, (5, 6)))

@@ -44,7 +44,9 @@ def test_values_are_those_of_the_evaluation(tmp_path: Path, count: int) -> None:
     expected = measured.measurement.values_of(examples)
     metrics = {key: metric.restrict(examples) for key, metric in run_metrics(measured).items()}
     assert {"f1", "distinct_1", "bits_per_byte", "sacrebleu"} <= metrics.keys()
-    assert {key: metric.value() for key, metric in metrics.items()} == pytest.approx(expected, rel=1e-12, nan_ok=True)
+    assert {key: metric.value() for key, metric in metrics.items()} == pytest.approx(
+        expected, rel=1e-12, nan_ok=True
+    )
     assert {metric.dialogues for metric in metrics.values()} == {-(-count // 4)}
 
 
@@ -53,7 +55,9 @@ def test_all_metrics_take_arrays(tmp_path: Path) -> None:
     once = np.ones((3, 15))
     for metric in metrics.values():
         if isinstance(metric, Sums):
-            assert Sums.resamples([metric])(once)[0] == pytest.approx([metric.value()] * 3, nan_ok=True)
+            assert Sums.resamples([metric])(once)[0] == pytest.approx(
+                [metric.value()] * 3, nan_ok=True
+            )
         assert metric.swaps([(metric, metric)])(once)[0] == pytest.approx([0.0] * 3, nan_ok=True)
         assert len(metric.leave_one_out()) == 15
 
@@ -61,28 +65,42 @@ def test_all_metrics_take_arrays(tmp_path: Path) -> None:
 def test_the_section_of_results_json(tmp_path: Path) -> None:
     leaked = np.arange(60) >= 40
     runs = [
-        replace(read_measured(write_responses(tmp_path / f"{seed}.jsonl", seed)), leaked=leaked) for seed in range(3)
+        replace(read_measured(write_responses(tmp_path / f"{seed}.jsonl", seed)), leaked=leaked)
+        for seed in range(3)
     ]
-    section = statistics_section({"a": runs[:2], "b": runs[2:]}, diverged={"a": (1, 3)}, resamples=500)
+    section = statistics_section(
+        {"a": runs[:2], "b": runs[2:]}, diverged={"a": (1, 3)}, resamples=500
+    )
     assert section["statistics"] == {"level": 0.95, "resamples": 500, "seeds": {"a": 2, "b": 1}}
     assert [verdict["subset"] for verdict in section["verdicts"]] == ["all", "clean", "leaked"]
-    assert section["verdict"].startswith("b has one run, so this is about that run and the architecture a.")
+    assert section["verdict"].startswith(
+        "b has one run, so this is about that run and the architecture a."
+    )
     assert "1 of 3 runs of a diverged." in section["verdict"]
     metrics = [record["metric"] for record in section["differences"] if record["subset"] == "clean"]
     assert metrics[0] == "bits_per_byte"
     assert {"f1", "distinct_2", "length_mean"} <= {*metrics}
     assert "nll_nats" not in metrics
-    assert json.loads(json.dumps(section))["differences"][0].keys() == section["differences"][0].keys()
+    assert (
+        json.loads(json.dumps(section))["differences"][0].keys() == section["differences"][0].keys()
+    )
 
 
 def test_a_subset_with_all_dialogues_has_no_verdict_of_its_own(tmp_path: Path) -> None:
     clean = np.zeros(60, dtype=np.bool_)
-    runs = [replace(read_measured(write_responses(tmp_path / f"{seed}.jsonl", seed)), leaked=clean) for seed in (0, 1)]
+    runs = [
+        replace(read_measured(write_responses(tmp_path / f"{seed}.jsonl", seed)), leaked=clean)
+        for seed in (0, 1)
+    ]
     section = statistics_section({"a": runs[:1], "b": runs[1:]}, resamples=100)
     assert [verdict["subset"] for verdict in section["verdicts"]] == ["all"]
     assert section["verdict"].splitlines()[1:] == [WHOLE_TEST_SET["clean"]]
     of_subset = {
-        subset: [{**record, "subset": ""} for record in section["differences"] if record["subset"] == subset]
+        subset: [
+            {**record, "subset": ""}
+            for record in section["differences"]
+            if record["subset"] == subset
+        ]
         for subset in ("all", "clean", "leaked")
     }
     assert of_subset["clean"] == of_subset["all"]
@@ -91,26 +109,48 @@ def test_a_subset_with_all_dialogues_has_no_verdict_of_its_own(tmp_path: Path) -
 
 def test_a_subset_of_few_dialogues_has_one_sentence(tmp_path: Path) -> None:
     leaked = np.arange(60) >= 20  # 5 clean dialogues of 4 responses
-    runs = [replace(read_measured(write_responses(tmp_path / f"{seed}.jsonl", seed)), leaked=leaked) for seed in (0, 1)]
+    runs = [
+        replace(read_measured(write_responses(tmp_path / f"{seed}.jsonl", seed)), leaked=leaked)
+        for seed in (0, 1)
+    ]
     section = statistics_section({"a": runs[:1], "b": runs[1:]}, resamples=100)
     assert [verdict["text"] for verdict in section["verdicts"] if verdict["subset"] == "clean"] == [
         "No metric is tested: fewer than 6 dialogues."
     ]
-    assert "Clean subset: No metric is tested: fewer than 6 dialogues." in section["verdict"].splitlines()
+    assert (
+        "Clean subset: No metric is tested: fewer than 6 dialogues."
+        in section["verdict"].splitlines()
+    )
 
 
 def test_metrics_per_token_need_one_tokenizer(tmp_path: Path) -> None:
-    """Two systems whose references have other numbers of tokens, or of unknown ones, are compared per byte only."""
-    plain, longer, unknown = (read_measured(write_responses(tmp_path / f"{seed}.jsonl", seed)) for seed in range(3))
-    longer = replace(longer, rows=[{**row, "reference_tokens": 7 + (row["id"] == "59")} for row in longer.rows])
-    unknown = replace(unknown, rows=[{**row, "reference_unknown": int(row["id"] == "3")} for row in unknown.rows])
-    for other, reason in ((plain, ""), (longer, "the tokenizers differ"), (unknown, "the tokenizers differ")):
+    """Two systems whose references have other numbers of tokens, or of unknown ones, are compared
+    per byte only.
+    """
+    plain, longer, unknown = (
+        read_measured(write_responses(tmp_path / f"{seed}.jsonl", seed)) for seed in range(3)
+    )
+    longer = replace(
+        longer, rows=[{**row, "reference_tokens": 7 + (row["id"] == "59")} for row in longer.rows]
+    )
+    unknown = replace(
+        unknown, rows=[{**row, "reference_unknown": int(row["id"] == "3")} for row in unknown.rows]
+    )
+    for other, reason in (
+        (plain, ""),
+        (longer, "the tokenizers differ"),
+        (unknown, "the tokenizers differ"),
+    ):
         section = statistics_section({"a": [plain], "b": [other]}, resamples=100)
         methods = {record["metric"]: record["method"] for record in section["differences"]}
         assert methods["bits_per_byte"].startswith("paired jackknife")
         for metric in ("perplexity_token", "token_accuracy"):
             assert methods[metric].startswith("not tested") == bool(reason)
             assert reason in methods[metric]
-        assert ("token accuracy: not tested: the tokenizers differ" in section["verdict"]) == bool(reason)
-        values = [r["difference"] for r in section["differences"] if r["metric"] == "perplexity_token"]
+        assert ("token accuracy: not tested: the tokenizers differ" in section["verdict"]) == bool(
+            reason
+        )
+        values = [
+            r["difference"] for r in section["differences"] if r["metric"] == "perplexity_token"
+        ]
         assert (values == [None]) == bool(reason)

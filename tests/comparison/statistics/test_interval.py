@@ -54,11 +54,15 @@ def test_components_of_a_table_of_runs_and_dialogues() -> None:
     assert parts.seeds == pytest.approx((a.mean(1).var(ddof=1), b.mean(1).var(ddof=1)))
     variance = parts.seeds[0] / 4 + parts.seeds[1] / 2 + parts.dialogues
     jackknife = parts.dialogues + noise[0] / 4 + noise[1] / 2
-    freedom = variance**2 / (jackknife**2 / 29 + (parts.seeds[0] / 4) ** 2 / 3 + (parts.seeds[1] / 2) ** 2)
+    freedom = variance**2 / (
+        jackknife**2 / 29 + (parts.seeds[0] / 4) ** 2 / 3 + (parts.seeds[1] / 2) ** 2
+    )
     assert parts.estimate((4, 2)) == pytest.approx((variance**0.5, freedom))
     estimate = interval(mean_runs(a), mean_runs(b), parts, 0.95)
     half = t.ppf(0.975, freedom) * variance**0.5
-    assert (estimate.low, estimate.high) == pytest.approx((estimate.difference - half, estimate.difference + half))
+    assert (estimate.low, estimate.high) == pytest.approx(
+        (estimate.difference - half, estimate.difference + half)
+    )
     assert estimate.p == pytest.approx(2 * t.sf(abs(estimate.difference) / variance**0.5, freedom))
 
 
@@ -88,7 +92,9 @@ def test_a_difference_without_variance_is_certain() -> None:
 
 
 def test_degrees_of_freedom_are_at_least_those_of_the_data() -> None:
-    """Two runs whose means agree by chance: what is left after the interaction is near 0, and t without bounds."""
+    """Two runs whose means agree by chance: what is left after the interaction is near 0, and t
+    without bounds.
+    """
     scores = np.random.default_rng(5).normal(0, 1, (2, 2, 8))
     scores -= scores.mean(2, keepdims=True)
     a, b = map(mean_runs, scores)
@@ -106,7 +112,12 @@ def test_intervals_cover_the_truth(noise: float, seeds: float) -> None:
     for _ in range(600):
         shared, own = generator.normal(0, 1, 80), generator.normal(0, 0.1, (2, 80))
         a, b = (
-            mean_runs(shared + own[i] + generator.normal(0, seeds, (3, 1)) + generator.normal(0, noise, (3, 80)))
+            mean_runs(
+                shared
+                + own[i]
+                + generator.normal(0, seeds, (3, 1))
+                + generator.normal(0, noise, (3, 80))
+            )
             for i in range(2)
         )
         estimate = interval(a, b, variances(a, b), 0.95)

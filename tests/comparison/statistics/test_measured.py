@@ -44,34 +44,53 @@ def measure(metric: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> tup
     return count_words(RESPONSES, metric), count_words(OTHERS, metric)
 
 
-def count_words(responses: list[str], metric: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> Counts:
+def count_words(
+    responses: list[str], metric: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+) -> Counts:
     words = [ord(word) for text in responses for word in text.split()]
-    return Counts(np.array(words), np.array([len(text.split()) for text in responses]), DIALOGUES, metric)
+    return Counts(
+        np.array(words), np.array([len(text.split()) for text in responses]), DIALOGUES, metric
+    )
 
 
 def sums(responses: list[str], dialogues: NDArray[np.int64] = DIALOGUES) -> Sums:
     """Bits per byte of responses that cost 1.7 nats per word."""
-    return Sums(np.array([[1.7 * len(text.split()), len(text)] for text in responses]), dialogues, bits_per_byte)
+    return Sums(
+        np.array([[1.7 * len(text.split()), len(text)] for text in responses]),
+        dialogues,
+        bits_per_byte,
+    )
 
 
-def swap(run: Counts | Sums, other: Counts | Sums, swapped: NDArray[np.float64]) -> NDArray[np.float64]:
+def swap(
+    run: Counts | Sums, other: Counts | Sums, swapped: NDArray[np.float64]
+) -> NDArray[np.float64]:
     return run.swaps([(run, other)])(swapped)[0]
 
 
 def words_of(times: NDArray[np.float64], responses: list[str] = RESPONSES) -> list[str]:
     """Return the words of dialogues, each repeated some number of times."""
     repeat = dict(zip(LABELS, times.astype(int), strict=True))
-    return [word for text, label in zip(responses, DIALOGUES, strict=True) for word in text.split() * repeat[label]]
+    return [
+        word
+        for text, label in zip(responses, DIALOGUES, strict=True)
+        for word in text.split() * repeat[label]
+    ]
 
 
-@pytest.mark.parametrize(("metric", "plain"), [(distinct, plain_distinct), (entropy, plain_entropy)])
-def test_counts_against_responses(metric: Callable[..., object], plain: Callable[[list[str]], float]) -> None:
+@pytest.mark.parametrize(
+    ("metric", "plain"), [(distinct, plain_distinct), (entropy, plain_entropy)]
+)
+def test_counts_against_responses(
+    metric: Callable[..., object], plain: Callable[[list[str]], float]
+) -> None:
     run, other = measure(metric)
     assert run.value() == pytest.approx(plain(words_of(np.ones(4))))
     assert run.leave_one_out() == pytest.approx([plain(words_of(1 - row)) for row in np.eye(4)])
     swapped = np.concatenate([*draw_swaps(4, 300, 0)])
     exchanged = [
-        plain(words_of(1 - row) + words_of(row, OTHERS)) - plain(words_of(row) + words_of(1 - row, OTHERS))
+        plain(words_of(1 - row) + words_of(row, OTHERS))
+        - plain(words_of(row) + words_of(1 - row, OTHERS))
         for row in swapped
     ]
     assert swap(run, other, swapped) == pytest.approx(exchanged)
@@ -93,12 +112,21 @@ def test_sums_against_responses() -> None:
     def direct(times: NDArray[np.float64], responses: list[str] = RESPONSES) -> NDArray[np.float64]:
         repeat = dict(zip(LABELS, times, strict=True))
         rows = [(1.7 * len(text.split()), len(text)) for text in responses]
-        return sum(repeat[label] * np.array(row) for label, row in zip(DIALOGUES, rows, strict=True))
+        return sum(
+            repeat[label] * np.array(row) for label, row in zip(DIALOGUES, rows, strict=True)
+        )
 
-    weights, swapped = np.concatenate([*draw_weights(4, 100, 0)]), np.concatenate([*draw_swaps(4, 100, 0)])
+    weights, swapped = (
+        np.concatenate([*draw_weights(4, 100, 0)]),
+        np.concatenate([*draw_swaps(4, 100, 0)]),
+    )
     assert run.value() == pytest.approx(bits_per_byte(*direct(np.ones(4))))
-    assert run.leave_one_out() == pytest.approx([bits_per_byte(*direct(1 - row)) for row in np.eye(4)])
-    assert Sums.resamples([run])(weights)[0] == pytest.approx([bits_per_byte(*direct(row)) for row in weights])
+    assert run.leave_one_out() == pytest.approx(
+        [bits_per_byte(*direct(1 - row)) for row in np.eye(4)]
+    )
+    assert Sums.resamples([run])(weights)[0] == pytest.approx(
+        [bits_per_byte(*direct(row)) for row in weights]
+    )
     assert swap(run, other, swapped) == pytest.approx(
         [
             bits_per_byte(*direct(1 - row) + direct(row, OTHERS))

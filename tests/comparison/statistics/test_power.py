@@ -9,13 +9,17 @@ from dialog.comparison.statistics.multiple import holm, holm_levels
 from dialog.comparison.statistics.power import POWER, detectable_difference, seeds_needed
 
 
-@pytest.mark.parametrize(("freedom", "alpha"), [(2, 0.05), (4.4, 0.05), (8, 0.002), (299, 0.05), (1.2, 0.001)])
+@pytest.mark.parametrize(
+    ("freedom", "alpha"), [(2, 0.05), (4.4, 0.05), (8, 0.002), (299, 0.05), (1.2, 0.001)]
+)
 def test_detectable_differences_are_detected(freedom: float, alpha: float) -> None:
     generator = np.random.default_rng(0)
     true = detectable_difference(0.5, freedom, alpha)
     errors = 0.5 * np.sqrt(generator.chisquare(freedom, 100_000) / freedom)
     estimates = true + generator.normal(0, 0.5, 100_000)
-    assert (np.abs(estimates / errors) > t.ppf(1 - alpha / 2, freedom)).mean() == pytest.approx(POWER, abs=0.006)
+    assert (np.abs(estimates / errors) > t.ppf(1 - alpha / 2, freedom)).mean() == pytest.approx(
+        POWER, abs=0.006
+    )
 
 
 def test_the_smallest_number_of_seeds_that_decides() -> None:
@@ -47,7 +51,8 @@ def test_seeds_cannot_make_up_for_dialogues() -> None:
 
 
 def test_holm_against_a_published_example() -> None:
-    p_values = [0.01, 0.04, 0.03, 0.005]  # of the article "Holm-Bonferroni method" in Wikipedia: two are rejected
+    # of the article "Holm-Bonferroni method" in Wikipedia: two are rejected
+    p_values = [0.01, 0.04, 0.03, 0.005]
     assert holm(p_values) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm_levels(p_values, 0.05) == pytest.approx([0.05 / 3, 0.05 / 2, 0.05 / 2, 0.05 / 4])
     assert holm([]) == []

@@ -36,7 +36,10 @@ def test_randomization_against_all_swaps() -> None:
     generator = np.random.default_rng(0)
     pairs = [(make_run(generator, 10), make_run(generator, 10, shift)) for shift in (0.1, 0.4, 1.2)]
     swaps = np.array([*itertools.product((0.0, 1.0), repeat=10)])
-    exact = [np.mean(np.abs(a.swaps([(a, b)])(swaps)[0]) >= abs(a.value() - b.value()) - 1e-12) for a, b in pairs]
+    exact = [
+        np.mean(np.abs(a.swaps([(a, b)])(swaps)[0]) >= abs(a.value() - b.value()) - 1e-12)
+        for a, b in pairs
+    ]
     assert randomization(pairs, 20_000) == pytest.approx(exact, abs=0.012)
     assert min(exact) < 0.05 < max(exact)
 
@@ -70,17 +73,28 @@ def test_metrics_together_are_as_each_alone() -> None:
     assert len(set(together)) == len(pairs)
     runs = [run for pair in sums for run in pair]
     alone = [bootstrap([run], 3000)[0] for run in runs]
-    np.testing.assert_allclose(bootstrap(runs, 3000), alone, rtol=1e-12, atol=1e-15)  # differences near 0, too
+    # differences near 0, too
+    np.testing.assert_allclose(bootstrap(runs, 3000), alone, rtol=1e-12, atol=1e-15)
 
 
 def test_identical_runs_have_p_1() -> None:
-    run, items = make_run(np.random.default_rng(0), 30), np.random.default_rng(0).integers(9, size=90)
-    counts = Counts(items, np.ones(90, dtype=int), np.repeat(np.arange(30), 3), lambda c: (c > 0).sum(-1) / c.sum(-1))
+    run, items = (
+        make_run(np.random.default_rng(0), 30),
+        np.random.default_rng(0).integers(9, size=90),
+    )
+    counts = Counts(
+        items,
+        np.ones(90, dtype=int),
+        np.repeat(np.arange(30), 3),
+        lambda c: (c > 0).sum(-1) / c.sum(-1),
+    )
     assert randomization([(run, run), (counts, counts)], 1000) == [1, 1]
 
 
 def test_swaps_that_leave_a_metric_undefined_are_no_evidence() -> None:
-    """Dialogue 0 has the only weight of a, dialogue 1 that of b: if one of them is swapped, a run is without weight."""
+    """Dialogue 0 has the only weight of a, dialogue 1 that of b: if one of them is swapped, a run
+    is without weight.
+    """
     a, b = np.zeros((8, 2)), np.zeros((8, 2))
     a[0], b[1] = (5, 1), (0, 1)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -109,7 +123,8 @@ def test_memory_does_not_grow_with_resamples() -> None:
         return size
 
     few, many = 2 * BLOCK, 20 * BLOCK
-    assert peak(many) - peak(few) < 100 * (many - few)  # the values; the weights of a resample take 3,200 bytes
+    # the values; the weights of a resample take 3,200 bytes
+    assert peak(many) - peak(few) < 100 * (many - few)
 
 
 # ------------------------------------------------------------------ sacrebleu, with one line per dialogue
@@ -134,13 +149,15 @@ def systems() -> tuple[list[str], list[list[str]]]:
 def bleu_runs(references: list[str], systems: list[list[str]]) -> list[Sums]:
     metric = BLEU()
 
-    def value(*sums: Any) -> Any:  # noqa: ANN401 - numbers or arrays
+    def value(*sums: Any) -> Any:
         rows = np.stack(np.broadcast_arrays(*sums), -1).reshape(-1, len(sums))
         scores = [metric._compute_score_from_stats(row.tolist()).score for row in rows]
         return np.array(scores) if np.ndim(sums[0]) else scores[0]
 
     statistics = [metric._extract_corpus_statistics(lines, [references]) for lines in systems]
-    return [Sums(np.array(rows, dtype=float), np.arange(len(references)), value) for rows in statistics]
+    return [
+        Sums(np.array(rows, dtype=float), np.arange(len(references)), value) for rows in statistics
+    ]
 
 
 @pytest.mark.parametrize("test", ["ar", "bs"])

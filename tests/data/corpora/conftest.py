@@ -53,14 +53,18 @@ def make_unreadable(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
 
 @pytest.fixture
 def check_laws(write_files: WriteFiles, tmp_path: Path) -> CheckLaws:
-    """Return the dialogues of each split of a corpus after checking the laws that hold for every reader."""
+    """Return the dialogues of each split of a corpus after checking the laws that hold for every
+    reader.
+    """
 
     def check(build: BuildCorpus, files: Files) -> dict[str, list[Dialogue]]:
         with pytest.raises(UserError, match=r"data\.path"):
             build(None)
         corpus = build(folder := write_files(files))
         splits = {split: _well_formed(corpus, split) for split in SPLITS}
-        assert all(str(folder) in dialogue.place for dialogues in splits.values() for dialogue in dialogues)
+        assert all(
+            str(folder) in dialogue.place for dialogues in splits.values() for dialogue in dialogues
+        )
         elsewhere, packed = build(write_files(files)), build(_packed(write_files(files)))
         assert corpus.fingerprint() == elsewhere.fingerprint()
         for split in SPLITS:
@@ -69,7 +73,9 @@ def check_laws(write_files: WriteFiles, tmp_path: Path) -> CheckLaws:
             assert splits[split] == [*packed.dialogues(split)], "a compressed copy differs"
         for name in [*files][:: max(1, len(files) // 6)]:
             changed = build(write_files({**files, name: files[name] + "\n"}))
-            assert changed.fingerprint() != corpus.fingerprint(), f"{name} is not part of the fingerprint"
+            assert changed.fingerprint() != corpus.fingerprint(), (
+                f"{name} is not part of the fingerprint"
+            )
         (empty := tmp_path / "empty").mkdir()
         reads = [lambda split=split: [*build(empty).dialogues(split)] for split in SPLITS]
         for read in (build(empty).fingerprint, *reads):

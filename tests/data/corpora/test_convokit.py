@@ -14,12 +14,21 @@ from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Entry, Malformed, Tu
 from dialog.errors import UserError
 
 
-def utterance(id: str, reply_to: str | None, conversation: str = "c", **fields: object) -> dict[str, object]:
-    defaults = {"id": id, "conversation_id": conversation, "reply-to": reply_to, "speaker": f"speaker {id}"}
+def utterance(
+    id: str, reply_to: str | None, conversation: str = "c", **fields: object
+) -> dict[str, object]:
+    defaults = {
+        "id": id,
+        "conversation_id": conversation,
+        "reply-to": reply_to,
+        "speaker": f"speaker {id}",
+    }
     return {**defaults, "text": f"text {id}", "meta": {}, "timestamp": None, **fields}
 
 
-def entries(folder: Path, *utterances: object, meta: object = None, group: str | None = None) -> list[Entry]:
+def entries(
+    folder: Path, *utterances: object, meta: object = None, group: str | None = None
+) -> list[Entry]:
     lines = (line if isinstance(line, str) else json.dumps(line) for line in utterances)
     (folder / "utterances.jsonl").write_text("".join(f"{line}\n" for line in lines))
     (folder / "conversations.json").write_text(json.dumps(meta or {}))
@@ -39,17 +48,28 @@ def ids(dialogue: Dialogue) -> str:
 
 def test_a_chain_of_replies_is_a_dialogue_in_any_file_order(tmp_path: Path) -> None:
     read = only_dialogue(
-        tmp_path, utterance("c", "b"), utterance("a", None), utterance("b", "a"), meta={"c": {"title": "x"}}
+        tmp_path,
+        utterance("c", "b"),
+        utterance("a", None),
+        utterance("b", "a"),
+        meta={"c": {"title": "x"}},
     )
     assert ids(read) == "abc"
     assert read.turns[0] == Turn("speaker a", "text a")
-    assert (read.id, read.meta, read.place) == ("c", {"title": "x"}, f"{tmp_path / 'utterances.jsonl'}:1")
+    assert (read.id, read.meta, read.place) == (
+        "c",
+        {"title": "x"},
+        f"{tmp_path / 'utterances.jsonl'}:1",
+    )
 
 
 def test_older_field_names_and_newer_meta_are_read(tmp_path: Path) -> None:
     old = {"id": "a", "root": "c", "reply_to": None, "user": "Anna", "text": "Hi"}
     read = only_dialogue(
-        tmp_path, old, {**old, "id": "b", "reply_to": "a"}, meta={"c": {"meta": {"n": 1}, "vectors": []}}
+        tmp_path,
+        old,
+        {**old, "id": "b", "reply_to": "a"},
+        meta={"c": {"meta": {"n": 1}, "vectors": []}},
     )
     assert read.turns == (Turn("Anna", "Hi"), Turn("Anna", "Hi"))
     assert read.meta == {"n": 1}
@@ -69,7 +89,11 @@ def test_the_longest_chain_is_read_and_the_rest_counted(tmp_path: Path) -> None:
 
 def test_dangling_replies_start_a_chain_and_are_counted(tmp_path: Path) -> None:
     read = only_dialogue(
-        tmp_path, utterance("a", "a"), utterance("b", "a"), utterance("c", "gone"), utterance("d", "b")
+        tmp_path,
+        utterance("a", "a"),
+        utterance("b", "a"),
+        utterance("c", "gone"),
+        utterance("d", "b"),
     )
     assert ids(read) == "abd"
     assert "1 of 4 utterances" in str(read.meta[WARNING])
@@ -77,7 +101,9 @@ def test_dangling_replies_start_a_chain_and_are_counted(tmp_path: Path) -> None:
 
 
 @given(replies=st.lists(st.integers(-2, 30), min_size=1, max_size=30))
-def test_no_chain_of_replies_is_longer(tmp_path_factory: pytest.TempPathFactory, replies: list[int]) -> None:
+def test_no_chain_of_replies_is_longer(
+    tmp_path_factory: pytest.TempPathFactory, replies: list[int]
+) -> None:
     parents = {n: to if 0 <= to < n else None for n, to in enumerate(replies)}
 
     def chain(n: int) -> list[int]:
@@ -124,7 +150,9 @@ def test_conversations_may_be_interleaved(tmp_path: Path) -> None:
         (["{"], "jsonl:1: not JSON"),
     ],
 )
-def test_malformed_records_are_reported_and_the_rest_read(tmp_path: Path, bad: list[object], message: str) -> None:
+def test_malformed_records_are_reported_and_the_rest_read(
+    tmp_path: Path, bad: list[object], message: str
+) -> None:
     read = entries(tmp_path, *bad, utterance("a", None), utterance("b", "a"))
     (malformed,) = [entry.message for entry in read if isinstance(entry, Malformed)]
     assert message in malformed
@@ -134,7 +162,9 @@ def test_malformed_records_are_reported_and_the_rest_read(tmp_path: Path, bad: l
 
 def test_malformed_utterances_make_one_malformed_dialogue(tmp_path: Path) -> None:
     bad = [utterance("b", "a", text=None), utterance("c", "b", speaker=7)]
-    read = entries(tmp_path, utterance("a", None), *bad, utterance("d", "c"), utterance("e", None, "other"))
+    read = entries(
+        tmp_path, utterance("a", None), *bad, utterance("d", "c"), utterance("e", None, "other")
+    )
     malformed, other = sorted(read, key=lambda entry: isinstance(entry, Dialogue))
     assert isinstance(malformed, Malformed)
     assert "jsonl:2: its text is None" in malformed.message
@@ -142,7 +172,9 @@ def test_malformed_utterances_make_one_malformed_dialogue(tmp_path: Path) -> Non
     assert (other.id, ids(other)) == ("other", "e")
 
 
-@pytest.mark.parametrize("bad", [utterance("a", None, text=["x"] * 10**5), {"id": "a", "text": {"x" * 10**5: 1}}])
+@pytest.mark.parametrize(
+    "bad", [utterance("a", None, text=["x"] * 10**5), {"id": "a", "text": {"x" * 10**5: 1}}]
+)
 def test_messages_about_long_records_are_short(tmp_path: Path, bad: object) -> None:
     (malformed,) = entries(tmp_path, bad)
     assert isinstance(malformed, Malformed)
@@ -157,14 +189,20 @@ def test_a_chain_of_thousands_of_replies_is_read(tmp_path: Path) -> None:
 
 
 def test_a_group_is_in_one_split(tmp_path: Path) -> None:
-    lines = [utterance(f"{n}-{k}", None if k == "a" else f"{n}-a", str(n)) for n in range(200) for k in "ab"]
+    lines = [
+        utterance(f"{n}-{k}", None if k == "a" else f"{n}-a", str(n))
+        for n in range(200)
+        for k in "ab"
+    ]
     meta = {str(n): {"film": f"m{n % 40}"} for n in range(200)}
     entries(tmp_path, *lines, meta=meta)
     corpus = ConvoKit(tmp_path, group="film")
     films = [{entry.meta["film"] for entry in corpus.dialogues(split)} for split in SPLITS]
     assert sum(map(len, films)) == 40
     assert all(films)
-    assert all(isinstance(entry, Malformed) for entry in entries(tmp_path, *lines[:4], group="film"))
+    assert all(
+        isinstance(entry, Malformed) for entry in entries(tmp_path, *lines[:4], group="film")
+    )
 
 
 def test_pickles_in_the_folder_are_not_opened(tmp_path: Path) -> None:

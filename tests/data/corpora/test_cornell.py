@@ -30,7 +30,12 @@ def test_a_conversation_consists_of_its_listed_lines(tmp_path: Path) -> None:
     (dialogue,) = conversations(tmp_path, LINES.encode(), f"{MOVIE}['L1', 'L2', 'L3', 'L4']")
     assert isinstance(dialogue, Dialogue)
     assert dialogue.id == "L1"
-    assert dialogue.turns == (Turn("u0", "Hi !"), Turn("u1", "Hello ."), Turn("u0", ""), Turn("u0", ""))
+    assert dialogue.turns == (
+        Turn("u0", "Hi !"),
+        Turn("u1", "Hello ."),
+        Turn("u0", ""),
+        Turn("u0", ""),
+    )
     assert dialogue.meta == {"author": "m0", "names": ["ANNA", "BO", "ANNA", "ANNA"]}
     assert dialogue.place == f"{tmp_path / 'movie_conversations.txt'}:1"
 
@@ -82,15 +87,25 @@ def test_copies_in_both_encodings_are_read_alike(tmp_path: Path, encoding: str) 
 
 
 def test_bytes_undefined_in_windows_1252_are_iso_8859_1(tmp_path: Path) -> None:
-    (dialogue,) = conversations(tmp_path, LINES.encode().replace(b"Hi", b"H\x81\xe9"), f"{MOVIE}['L1', 'L2']")
+    (dialogue,) = conversations(
+        tmp_path, LINES.encode().replace(b"Hi", b"H\x81\xe9"), f"{MOVIE}['L1', 'L2']"
+    )
     assert isinstance(dialogue, Dialogue)
     assert dialogue.turns[0].text == "H\x81é !"
 
 
 def test_a_movie_is_in_one_split(tmp_path: Path) -> None:
-    lines = "".join(f"L{n} +++$+++ u{n} +++$+++ m{n // 20} +++$+++ X +++$+++ line {n}\n" for n in range(1000))
-    conversation = [f"u{n} +++$+++ u{n + 1} +++$+++ m{n // 20} +++$+++ ['L{n}', 'L{n + 1}']" for n in range(0, 1000, 2)]
+    lines = "".join(
+        f"L{n} +++$+++ u{n} +++$+++ m{n // 20} +++$+++ X +++$+++ line {n}\n" for n in range(1000)
+    )
+    conversation = [
+        f"u{n} +++$+++ u{n + 1} +++$+++ m{n // 20} +++$+++ ['L{n}', 'L{n + 1}']"
+        for n in range(0, 1000, 2)
+    ]
     conversations(tmp_path, lines.encode(), *conversation)
-    movies = {split: {entry.meta["author"] for entry in Cornell(tmp_path).dialogues(split)} for split in SPLITS}
+    movies = {
+        split: {entry.meta["author"] for entry in Cornell(tmp_path).dialogues(split)}
+        for split in SPLITS
+    }
     assert sum(map(len, movies.values())) == 50
     assert all(movies.values())

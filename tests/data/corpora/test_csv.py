@@ -48,7 +48,9 @@ def test_an_id_that_occurs_again_is_malformed(tmp_path: Path) -> None:
 
 
 def test_columns_can_be_chosen_and_speakers_alternate(tmp_path: Path) -> None:
-    (dialogue,) = rows(tmp_path, "id\tsaid\n7\tHi\n7\tYes\n", ".tsv", dialogue="id", speaker=None, text="said")
+    (dialogue,) = rows(
+        tmp_path, "id\tsaid\n7\tHi\n7\tYes\n", ".tsv", dialogue="id", speaker=None, text="said"
+    )
     assert isinstance(dialogue, Dialogue)
     assert (dialogue.id, dialogue.turns) == ("7", (Turn("A", "Hi"), Turn("B", "Yes")))
 
@@ -66,7 +68,9 @@ def test_a_row_may_be_a_pair(tmp_path: Path) -> None:
 
 
 def test_quotes_may_be_text(tmp_path: Path) -> None:
-    (dialogue,) = rows(tmp_path, 'dialogue\tspeaker\ttext\na\tx\t"Hi, he said\na\ty\tso"\n', ".tsv", quotes=False)
+    (dialogue,) = rows(
+        tmp_path, 'dialogue\tspeaker\ttext\na\tx\t"Hi, he said\na\ty\tso"\n', ".tsv", quotes=False
+    )
     assert isinstance(dialogue, Dialogue)
     assert [turn.text for turn in dialogue.turns] == ['"Hi, he said', 'so"']
 
@@ -80,7 +84,9 @@ def test_quotes_may_be_text(tmp_path: Path) -> None:
         ("b,,y\n", "train.csv:3: no 'speaker'"),
     ],
 )
-def test_an_unreadable_row_is_reported_and_the_rest_read(tmp_path: Path, bad: str, message: str) -> None:
+def test_an_unreadable_row_is_reported_and_the_rest_read(
+    tmp_path: Path, bad: str, message: str
+) -> None:
     entries = rows(tmp_path, f"{HEAD}a,x,one\n{bad}c,x,three\n")
     (malformed,) = [entry.message for entry in entries if isinstance(entry, Malformed)]
     assert message in malformed
@@ -123,7 +129,9 @@ def test_a_stray_quote_drops_only_its_row(tmp_path: Path, kind: str, number: int
         entries = rows(tmp_path, content, context="dialogue", response="text")
         opened = [number] if kind.startswith(("in the middle of a quoted", "at the start")) else []
         bad = [*opened, *[line for line, text in texts.items() if text == '"open']]
-        places = [entry.message.partition(": ")[0] for entry in entries if isinstance(entry, Malformed)]
+        places = [
+            entry.message.partition(": ")[0] for entry in entries if isinstance(entry, Malformed)
+        ]
         assert places == [f"{tmp_path / 'train.csv'}:{line}" for line in bad]
         responses = [entry.turns[1].text for entry in entries if isinstance(entry, Dialogue)]
         assert len(responses) == 100 - len(bad)
@@ -133,7 +141,12 @@ def test_a_stray_quote_drops_only_its_row(tmp_path: Path, kind: str, number: int
 @pytest.mark.parametrize("first", ['"b,x,two', 'b,"x,two', 'b,x,"two', '"b",x,"two'])
 @pytest.mark.parametrize("last", ["f,x,four", '"f","x","four"'])
 def test_a_stray_quote_in_any_cell_drops_its_row(tmp_path: Path, first: str, last: str) -> None:
-    entries = rows(tmp_path, f"{HEAD}a,x,one\n{first}\nc,x,1\n\ne,x,3\n{last}\n", context="dialogue", response="text")
+    entries = rows(
+        tmp_path,
+        f"{HEAD}a,x,one\n{first}\nc,x,1\n\ne,x,3\n{last}\n",
+        context="dialogue",
+        response="text",
+    )
     assert [type(entry) for entry in entries] == [Dialogue, Malformed, *[Dialogue] * 3]
     assert f"{tmp_path / 'train.csv'}:3: " in str(entries[1])
     texts = [entry.turns[1].text for entry in entries[2:] if isinstance(entry, Dialogue)]
@@ -154,16 +167,27 @@ def test_a_stray_quote_in_any_cell_drops_its_row(tmp_path: Path, first: str, las
     ],
 )
 @pytest.mark.parametrize("id", ["", "  "])
-def test_an_empty_id_is_malformed(tmp_path: Path, id: str, empty: list[int], ids: str, named: list[int]) -> None:
+def test_an_empty_id_is_malformed(
+    tmp_path: Path, id: str, empty: list[int], ids: str, named: list[int]
+) -> None:
     table = dict(enumerate("aaaabbbbbcccc", start=2))
     content = "".join(f"{id if line in empty else table[line]},x,{line}\n" for line in table)
     entries = rows(tmp_path, HEAD + content)
     assert "".join(entry.id if isinstance(entry, Dialogue) else "-" for entry in entries) == ids
     messages = [entry.message for entry in entries if isinstance(entry, Malformed)]
-    assert [message.partition(": ")[0] for message in messages] == [f"{tmp_path / 'train.csv'}:{n}" for n in named]
+    assert [message.partition(": ")[0] for message in messages] == [
+        f"{tmp_path / 'train.csv'}:{n}" for n in named
+    ]
     assert all("'dialogue'" in message for message in messages)
-    turns = {turn.text: entry.id for entry in entries if isinstance(entry, Dialogue) for turn in entry.turns}
-    assert turns == {str(line): table[line] for line in table if table[line] in ids and line not in empty}
+    turns = {
+        turn.text: entry.id
+        for entry in entries
+        if isinstance(entry, Dialogue)
+        for turn in entry.turns
+    }
+    assert turns == {
+        str(line): table[line] for line in table if table[line] in ids and line not in empty
+    }
 
 
 def test_many_rows_without_an_id_are_all_counted(tmp_path: Path) -> None:
@@ -178,13 +202,19 @@ def test_many_rows_without_an_id_are_all_counted(tmp_path: Path) -> None:
 SHOPS = "Our shops:\n12 Main Street, A\n4 Oak Avenue, B\n1 Pine Road, C\nBye, all."
 
 
-@pytest.mark.parametrize("text", [SHOPS, "one\n\ntwo", "a,b\nd,e\ng,h", 'say "a,b"\nand "c,d"\nor', ",\n" * 5 + "x"])
+@pytest.mark.parametrize(
+    "text", [SHOPS, "one\n\ntwo", "a,b\nd,e\ng,h", 'say "a,b"\nand "c,d"\nor', ",\n" * 5 + "x"]
+)
 @pytest.mark.parametrize("quoting", [csv.QUOTE_ALL, csv.QUOTE_MINIMAL])
 def test_a_text_may_have_several_lines(tmp_path: Path, text: str, quoting: Literal[0, 1]) -> None:
     file = io.StringIO()
-    csv.writer(file, quoting=quoting).writerows([["context", "response"], ["Hi", text], [text, "Bye"]])
+    csv.writer(file, quoting=quoting).writerows(
+        [["context", "response"], ["Hi", text], [text, "Bye"]]
+    )
     entries = rows(tmp_path, file.getvalue(), context="context", response="response")
-    assert [[turn.text for turn in entry.turns] for entry in entries if isinstance(entry, Dialogue)] == [
+    assert [
+        [turn.text for turn in entry.turns] for entry in entries if isinstance(entry, Dialogue)
+    ] == [
         ["Hi", text],
         [text, "Bye"],
     ]
@@ -205,12 +235,19 @@ def test_an_unreadable_row_drops_only_its_dialogue(tmp_path: Path, row: int, bad
 
 def test_an_unreadable_row_without_an_id_drops_the_one_before(tmp_path: Path) -> None:
     entries = rows(tmp_path, f'{HEAD}a,A,1\n"a,B,2\nb,A,1\nb,B,2\nc,A,1\n')
-    assert [entry.id if isinstance(entry, Dialogue) else None for entry in entries] == [None, "b", "c"]
+    assert [entry.id if isinstance(entry, Dialogue) else None for entry in entries] == [
+        None,
+        "b",
+        "c",
+    ]
 
 
 def test_wrong_quotes_everywhere_are_rejected_early(tmp_path: Path) -> None:
     rest = "".join(f'7{n}","b\n' for n in range(50_000))
-    with pytest.raises(UserError, match=r"train\.csv:\d+: too many rows of this table have wrong quotes; correct them"):
+    with pytest.raises(
+        UserError,
+        match=r"train\.csv:\d+: too many rows of this table have wrong quotes; correct them",
+    ):
         rows(tmp_path, f"dialogue,text\n{rest}", context="dialogue", response="text")
 
 
@@ -254,7 +291,9 @@ def test_missing_columns_are_reported(tmp_path: Path, head: str, message: str) -
     assert f"{tmp_path / 'train.csv'}:1: " in str(caught.value)
 
 
-@pytest.mark.parametrize("head", ["dialogue;speaker;text\n", "Dialogue;SPEAKER; Text\n", "dialogue\tspeaker\tText\n"])
+@pytest.mark.parametrize(
+    "head", ["dialogue;speaker;text\n", "Dialogue;SPEAKER; Text\n", "dialogue\tspeaker\tText\n"]
+)
 def test_delimiters_and_the_case_of_columns_are_recognised(tmp_path: Path, head: str) -> None:
     mark = "\t" if "\t" in head else ";"
     (dialogue,) = rows(tmp_path, head + mark.join(["a", "x", "one, two"]) + "\n")
@@ -271,10 +310,16 @@ def test_other_encoding_names_the_remedy(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-8", "cp1252"])
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_utf16_of_excel_is_read(tmp_path: Path, encoding: str, pack: Callable[[bytes], bytes]) -> None:
-    """Lines end as Excel ends them; U+0A0D and U+2028 hold the bytes of line ends, or end lines elsewhere."""
+def test_utf16_of_excel_is_read(
+    tmp_path: Path, encoding: str, pack: Callable[[bytes], bytes]
+) -> None:
+    """Lines end as Excel ends them; U+0A0D and U+2028 hold the bytes of line ends, or end lines
+    elsewhere.
+    """
     suffix = ".gz" if pack is gzip.compress else ""
-    content = pack("Dialogue\tSpeaker\tText\r\na\tx\tfür \u0a0d\u2028 😀\r\na\ty\tja\r\n".encode("utf-16"))
+    content = pack(
+        "Dialogue\tSpeaker\tText\r\na\tx\tfür \u0a0d\u2028 😀\r\na\ty\tja\r\n".encode("utf-16")
+    )
     (tmp_path / f"train.tsv{suffix}").write_bytes(content)
     (dialogue,) = Csv(tmp_path, encoding=encoding).dialogues("train")
     assert dialogue.turns == (Turn("x", "für \u0a0d\u2028 😀"), Turn("y", "ja"))
@@ -282,7 +327,9 @@ def test_utf16_of_excel_is_read(tmp_path: Path, encoding: str, pack: Callable[[b
 
 def test_truncated_utf16_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_bytes(f"{HEAD}a,x,one\n".encode("utf-16")[:-1])
-    with pytest.raises(UserError, match=r"train\.csv cannot be read to its end \('utf-16-le' codec"):
+    with pytest.raises(
+        UserError, match=r"train\.csv cannot be read to its end \('utf-16-le' codec"
+    ):
         list(Csv(tmp_path).dialogues("train"))
 
 
@@ -304,5 +351,8 @@ def test_tables_of_the_csv_module_are_read(
     folder = tmp_path_factory.mktemp("csv")
     for split in SPLITS:
         (folder / f"{split}.csv").write_bytes(out.getvalue().encode())
-    entries = [[(turn.speaker, turn.text) for turn in entry.turns] for entry in Csv(folder).dialogues("train")]
+    entries = [
+        [(turn.speaker, turn.text) for turn in entry.turns]
+        for entry in Csv(folder).dialogues("train")
+    ]
     assert entries == dialogues

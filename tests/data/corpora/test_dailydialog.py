@@ -40,7 +40,10 @@ def test_unicode_separators_are_text(tmp_path: Path) -> None:
     text = "a\u2028b\u0085c\x0bd\x1ce\u00a0"
     corpus = write(tmp_path, f"{text} __eou__ fine __eou__\r\nnext __eou__ one __eou__".encode())
     dialogues = list(corpus.dialogues("train"))
-    assert [[turn.text for turn in dialogue.turns] for dialogue in dialogues] == [[text, "fine"], ["next", "one"]]
+    assert [[turn.text for turn in dialogue.turns] for dialogue in dialogues] == [
+        [text, "fine"],
+        ["next", "one"],
+    ]
 
 
 def test_blank_lines_and_empty_turns_are_counted(tmp_path: Path) -> None:
@@ -83,7 +86,9 @@ def test_a_missing_path_or_file_is_reported_with_a_fix(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"data\.path=DIR.*DIALOG_DATA"):
         DailyDialog(None)
     corpus = DailyDialog(tmp_path)
-    with pytest.raises(UserError, match=r"train/dialogues_train\.txt does not exist.*data\.path=DIR"):
+    with pytest.raises(
+        UserError, match=r"train/dialogues_train\.txt does not exist.*data\.path=DIR"
+    ):
         corpus.fingerprint()
     with pytest.raises(UserError, match=r"test/dialogues_test\.txt"):
         next(corpus.dialogues("test"))
@@ -94,9 +99,13 @@ def test_labels_are_read_unless_their_number_differs(tmp_path: Path) -> None:
     for kind, labels in (("act", b"1 2 \n3 4 \n"), ("emotion", b"0 6 \n0 0 0 \n")):
         (tmp_path / "train" / f"dialogues_{kind}_train.txt").write_bytes(labels)
     whole, mismatched = corpus.dialogues("train")
-    assert whole == Dialogue("train-1", whole.turns, {"acts": ["inform", "question"], "emotions": ["none", "surprise"]})
+    assert whole == Dialogue(
+        "train-1", whole.turns, {"acts": ["inform", "question"], "emotions": ["none", "surprise"]}
+    )
     assert len(mismatched.turns) == 3
-    assert str(mismatched.meta[WARNING]).endswith("dialogues_train.txt:2: 3 turns but 2 acts; read without them")
+    assert str(mismatched.meta[WARNING]).endswith(
+        "dialogues_train.txt:2: 3 turns but 2 acts; read without them"
+    )
     assert len(corpus.fingerprint()) == 5
 
 
@@ -113,4 +122,16 @@ def test_compressed_labels_are_read(tmp_path: Path) -> None:
 def test_cleaned_text_is_normalised(tmp_path: Path) -> None:
     text = "It ’ s “ fine ” .Come — now 。".encode() + b" __eou__ b __eou__\n"
     (first,) = (write(tmp_path, text), DailyDialog(tmp_path, cleaned=True))[1].dialogues("train")
-    assert first.turns[0].text.split() == ["It", "'", "s", '"', "fine", '"', ".", "Come", "--", "now", "."]
+    assert first.turns[0].text.split() == [
+        "It",
+        "'",
+        "s",
+        '"',
+        "fine",
+        '"',
+        ".",
+        "Come",
+        "--",
+        "now",
+        ".",
+    ]

@@ -31,7 +31,10 @@ def test_reads_the_format(check_laws: Callable[..., dict[str, list[Dialogue]]]) 
         Turn("listener", "Well done!"),
         Turn("speaker", "Thanks"),
     )
-    assert (won.id, won.meta) == ("hit:0_conv:1", {"emotion": "proud", "prompt": "I baked, and won."})
+    assert (won.id, won.meta) == (
+        "hit:0_conv:1",
+        {"emotion": "proud", "prompt": "I baked, and won."},
+    )
     assert noise.turns == (Turn("speaker", "Did you hear?"),)
     assert not won.facts
     assert [dialogue.id for dialogue in splits["validation"]] == ["hit:9_conv:9"]
@@ -41,7 +44,10 @@ def test_the_situation_can_be_a_fact_of_the_speaker(write_files: Callable[..., P
     first = next(Empathetic(write_files(FILES), prompt=True).dialogues("train"))
     assert isinstance(first, Dialogue)
     assert first.facts == (Turn("speaker", "I baked, and won."),)
-    assert Empathetic(write_files(FILES), prompt=True).fingerprint() != Empathetic(write_files(FILES)).fingerprint()
+    assert (
+        Empathetic(write_files(FILES), prompt=True).fingerprint()
+        != Empathetic(write_files(FILES)).fingerprint()
+    )
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,9 @@ def folder(path: Path, train: list[Row]) -> Path:
 
 def test_messages_become_turns_and_facts(tmp_path: Path) -> None:
     messages = [("system", "Be brief."), ("user", "Hi !"), ("assistant", "Hello .")]
-    rows: list[Row] = [{"messages": [{"role": role, "content": text} for role, text in messages], "n": 1}] * 5
+    rows: list[Row] = [
+        {"messages": [{"role": role, "content": text} for role, text in messages], "n": 1}
+    ] * 5
     corpus = HuggingFace(folder(tmp_path, rows))
     dialogues = list(corpus.dialogues("train"))
     assert [entry.id for entry in dialogues] == [f"train-{n}" for n in range(1, 6)]
@@ -44,19 +46,32 @@ def test_messages_become_turns_and_facts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "keys", [("role", "content"), ("speaker", "text"), ("from", "value")], ids=["messages", "turns", "conversations"]
+    "keys",
+    [("role", "content"), ("speaker", "text"), ("from", "value")],
+    ids=["messages", "turns", "conversations"],
 )
 def test_common_keys_of_messages_are_read(tmp_path: Path, keys: tuple[str, str]) -> None:
-    rows: list[Row] = [{"chat": [dict(zip(keys, values, strict=True)) for values in (("x", "Hi !"), ("y", "Hello ."))]}]
+    rows: list[Row] = [
+        {
+            "chat": [
+                dict(zip(keys, values, strict=True)) for values in (("x", "Hi !"), ("y", "Hello ."))
+            ]
+        }
+    ]
     (dialogue,) = HuggingFace(folder(tmp_path, rows), turns="chat").dialogues("train")
     assert dialogue.turns == (Turn("x", "Hi !"), Turn("y", "Hello ."))
 
 
 def test_texts_alternate_and_a_pair_is_two_columns(tmp_path: Path) -> None:
-    rows: list[Row] = [{"dialog": ["Hi !", "Hello .", "Bye ."], "asks": "Who ?", "says": "Me .", "key": 7}]
+    rows: list[Row] = [
+        {"dialog": ["Hi !", "Hello .", "Bye ."], "asks": "Who ?", "says": "Me .", "key": 7}
+    ]
     path = folder(tmp_path, rows)
     (dialogue,) = HuggingFace(path, turns="dialog", id="key").dialogues("train")
-    assert (dialogue.id, dialogue.turns) == ("7", (Turn("A", "Hi !"), Turn("B", "Hello ."), Turn("A", "Bye .")))
+    assert (dialogue.id, dialogue.turns) == (
+        "7",
+        (Turn("A", "Hi !"), Turn("B", "Hello ."), Turn("A", "Bye .")),
+    )
     (pair,) = HuggingFace(path, context="asks", response="says").dialogues("test")
     assert (pair.id, pair.turns) == ("test-1", (Turn("A", "Who ?"), Turn("B", "Me .")))
 
@@ -71,9 +86,13 @@ def test_texts_alternate_and_a_pair_is_two_columns(tmp_path: Path) -> None:
 )
 def test_the_shards_of_a_split_are_read_in_order(tmp_path: Path, names: list[str]) -> None:
     for number, name in enumerate(names):
-        write(tmp_path / name, [{"messages": [f"Hi {number} {row}", "Hello ."]} for row in range(3)])
+        write(
+            tmp_path / name, [{"messages": [f"Hi {number} {row}", "Hello ."]} for row in range(3)]
+        )
     dialogues = list(HuggingFace(tmp_path).dialogues("train"))
-    assert [entry.turns[0].text for entry in dialogues] == [f"Hi {n // 3} {n % 3}" for n in range(6)]
+    assert [entry.turns[0].text for entry in dialogues] == [
+        f"Hi {n // 3} {n % 3}" for n in range(6)
+    ]
     assert [entry.id for entry in dialogues] == [f"train-{n}" for n in range(1, 7)]
     with pytest.raises(UserError, match=r"validation\.parquet does not exist"):
         list(HuggingFace(tmp_path).dialogues("validation"))
@@ -90,7 +109,9 @@ def test_missing_shards_and_two_counts_are_rejected(tmp_path: Path, missing: int
         write(tmp_path / name, [{"messages": ["Hi !", "Hello ."]}])
     assert len(list(HuggingFace(tmp_path).dialogues("train"))) == 3
     (tmp_path / names[missing]).unlink()
-    with pytest.raises(UserError, match=rf"{names[missing]} is missing, one of 3 shards; download it again$"):
+    with pytest.raises(
+        UserError, match=rf"{names[missing]} is missing, one of 3 shards; download it again$"
+    ):
         list(HuggingFace(tmp_path).dialogues("train"))
     write(tmp_path / "train-00000-of-00001.parquet", [{"messages": ["Hi !", "Hello ."]}])
     with pytest.raises(UserError, match=r"train-\*: shards of 1 and of 3; keep one set of files$"):
@@ -104,12 +125,16 @@ def test_an_unreadable_folder_of_shards_is_reported(
     write(tmp_path / "train.parquet", [{"messages": ["Hi !", "Hello ."]}])
     write(tmp_path / closed / "train-00000-of-00001.parquet", [{"messages": ["Who ?", "Me ."]}])
     make_unreadable(tmp_path / closed)
-    with pytest.raises(UserError, match=rf"^{tmp_path / closed} cannot be read \(Permission denied\)"):
+    with pytest.raises(
+        UserError, match=rf"^{tmp_path / closed} cannot be read \(Permission denied\)"
+    ):
         list(HuggingFace(tmp_path).dialogues("train"))
 
 
 def test_one_file_or_one_name_for_all_splits_is_divided(tmp_path: Path) -> None:
-    file = write(tmp_path / "train.parquet", [{"messages": [f"Hi {n}", "Hello ."]} for n in range(100)])
+    file = write(
+        tmp_path / "train.parquet", [{"messages": [f"Hi {n}", "Hello ."]} for n in range(100)]
+    )
     for corpus in (HuggingFace(file), HuggingFace(tmp_path, validation="train", test="train")):
         splits = [{entry.turns for entry in corpus.dialogues(split)} for split in SPLITS]
         assert all(splits)
@@ -124,14 +149,22 @@ def test_one_file_or_one_name_for_all_splits_is_divided(tmp_path: Path) -> None:
         ([{"role": "user", "content": None}], "message 1 has no content or text or value"),
         ([{"role": None, "content": "Hi !"}], "message 1 has no role or speaker or from"),
         (
-            [{"role": "user", "content": "Hi !"}, {"role": "assistant", "content": "", "tool_calls": [{"id": "1"}]}],
+            [
+                {"role": "user", "content": "Hi !"},
+                {"role": "assistant", "content": "", "tool_calls": [{"id": "1"}]},
+            ],
             'message 2 has "tool_calls"',
         ),
-        ([{"role": "assistant", "content": "x", "function_call": {"name": "f"}}], 'message 1 has "function_call"'),
+        (
+            [{"role": "assistant", "content": "x", "function_call": {"name": "f"}}],
+            'message 1 has "function_call"',
+        ),
         (None, "'messages' is NoneType, not a list"),
     ],
 )
-def test_malformed_records_are_reported_and_the_rest_read(tmp_path: Path, bad: object, message: str) -> None:
+def test_malformed_records_are_reported_and_the_rest_read(
+    tmp_path: Path, bad: object, message: str
+) -> None:
     good = [{"role": "user", "content": "Hi !"}]
     first, second, third = HuggingFace(
         folder(tmp_path, [{"messages": messages} for messages in (good, bad, good)])
@@ -200,7 +233,10 @@ def test_files_that_are_not_whole_parquet_are_rejected(tmp_path: Path) -> None:
 
 def test_the_fingerprint_follows_the_content_not_the_place(tmp_path: Path) -> None:
     rows: list[Row] = [{"messages": ["Hi !", "Hello ."]}]
-    one, two = HuggingFace(folder(tmp_path / "one", rows)), HuggingFace(folder(tmp_path / "two", rows))
+    one, two = (
+        HuggingFace(folder(tmp_path / "one", rows)),
+        HuggingFace(folder(tmp_path / "two", rows)),
+    )
     assert one.fingerprint() == two.fingerprint()
     folder(tmp_path / "two", [{"messages": ["Hi !", "Hello !"]}])
     assert one.fingerprint() != two.fingerprint()
@@ -222,7 +258,9 @@ def test_invalid_arguments_are_rejected(tmp_path: Path, monkeypatch: pytest.Monk
     assert corpus.fingerprint() == {"dataset": "owner/name", "config": "None", "revision": COMMIT}
 
 
-def test_missing_packages_are_reported_with_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_packages_are_reported_with_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("DIALOG_OFFLINE", raising=False)
     path = folder(tmp_path, [{"messages": ["Hi !", "Hello ."]}])
     for module, corpus in (
@@ -234,7 +272,9 @@ def test_missing_packages_are_reported_with_the_extra(tmp_path: Path, monkeypatc
             list(corpus.dialogues("train"))
 
 
-def test_a_data_set_is_streamed_from_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_data_set_is_streamed_from_its_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("DIALOG_OFFLINE", raising=False)
     datasets = pytest.importorskip("datasets")
     path = folder(tmp_path, [{"messages": ["Hi !", "Hello ."]}, {"messages": ["Who ?", "Me ."]}])
@@ -250,14 +290,24 @@ def test_a_data_set_is_streamed_from_its_commit(tmp_path: Path, monkeypatch: pyt
     assert isinstance(second, Dialogue)
     assert (first.id, first.place) == ("train-1", "owner/name:train:1")
     assert second.turns == (Turn("A", "Who ?"), Turn("B", "Me ."))
-    assert calls == [("owner/name", None, {"split": "train", "revision": COMMIT, "streaming": True})]
+    assert calls == [
+        ("owner/name", None, {"split": "train", "revision": COMMIT, "streaming": True})
+    ]
     with pytest.raises(UserError, match=r"^owner/name cannot be read from the Hub"):
-        list(HuggingFace(None, dataset="owner/name", revision=COMMIT, train="none such").dialogues("train"))
+        list(
+            HuggingFace(None, dataset="owner/name", revision=COMMIT, train="none such").dialogues(
+                "train"
+            )
+        )
 
 
 def test_offline_the_hub_is_not_queried(monkeypatch: pytest.MonkeyPatch) -> None:
     datasets = pytest.importorskip("datasets")
-    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: pytest.fail("the network was asked"))
+    monkeypatch.setattr(
+        datasets, "load_dataset", lambda *_, **__: pytest.fail("the network was asked")
+    )
     monkeypatch.setenv("DIALOG_OFFLINE", "1")
-    with pytest.raises(UserError, match=r"^owner/name is on the Hub and DIALOG_OFFLINE forbids .*data\.path=DIR$"):
+    with pytest.raises(
+        UserError, match=r"^owner/name is on the Hub and DIALOG_OFFLINE forbids .*data\.path=DIR$"
+    ):
         list(HuggingFace(None, dataset="owner/name", revision=COMMIT).dialogues("train"))

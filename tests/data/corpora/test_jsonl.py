@@ -60,12 +60,23 @@ def test_reads_the_format() -> None:
         (b'{"turns": ["a", "b"], "id": ""}\n', '"id" is empty'),
         (b'{"turns": ["a", "b"], "meta": []}\n', '"meta" is not an object'),
         (b'{"turns": ["a", "half \\ud83d"]}\n', r".*half a character \(\\ud83d\)"),
-        (b'{"turns": ["a", "b"], "meta": {"author": "half \\ud83d"}}\n', r".*half a character \(\\ud83d\)"),
-        (b'{"turns": ["a", "b"], "meta": {"warning": "half \\ud83d"}}\n', r".*half a character \(\\ud83d\)"),
-        (b'{"turns": ["caf\xe9"]}\n', "byte 16 of the line is not UTF-8; set data.corpus.encoding, such as cp1252"),
+        (
+            b'{"turns": ["a", "b"], "meta": {"author": "half \\ud83d"}}\n',
+            r".*half a character \(\\ud83d\)",
+        ),
+        (
+            b'{"turns": ["a", "b"], "meta": {"warning": "half \\ud83d"}}\n',
+            r".*half a character \(\\ud83d\)",
+        ),
+        (
+            b'{"turns": ["caf\xe9"]}\n',
+            "byte 16 of the line is not UTF-8; set data.corpus.encoding, such as cp1252",
+        ),
     ],
 )
-def test_malformed_lines_are_reported_and_the_rest_read(tmp_path: Path, line: bytes, message: str) -> None:
+def test_malformed_lines_are_reported_and_the_rest_read(
+    tmp_path: Path, line: bytes, message: str
+) -> None:
     corpus = folder_with(tmp_path, GOOD + line + GOOD.replace(b"good", b"last"))
     good, bad, last = corpus.dialogues("train")
     assert isinstance(bad, Malformed)
@@ -75,7 +86,9 @@ def test_malformed_lines_are_reported_and_the_rest_read(tmp_path: Path, line: by
 
 
 def test_integer_ids_and_blank_lines_are_accepted(tmp_path: Path) -> None:
-    corpus = folder_with(tmp_path, b'\n{"id": 7, "turns": ["a", "b"]}\n \n{"turns": ["a", "b"]}\n\n\n')
+    corpus = folder_with(
+        tmp_path, b'\n{"id": 7, "turns": ["a", "b"]}\n \n{"turns": ["a", "b"]}\n\n\n'
+    )
     assert [entry.id for entry in corpus.dialogues("train")] == ["7", "train-4"]
 
 
@@ -114,12 +127,16 @@ def test_only_regular_files_are_opened(tmp_path: Path) -> None:
 
 
 def test_one_file_is_split_by_its_texts(tmp_path: Path) -> None:
-    lines = [{"id": f"d{n}", "turns": [f"question {n % 150}", f"answer {n % 150}"]} for n in range(300)]
+    lines = [
+        {"id": f"d{n}", "turns": [f"question {n % 150}", f"answer {n % 150}"]} for n in range(300)
+    ]
     file = tmp_path / "all.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     corpus = JsonLines(file)
     splits = {split: list(corpus.dialogues(split)) for split in SPLITS}
-    assert sorted(d.id for dialogues in splits.values() for d in dialogues) == sorted(str(d["id"]) for d in lines)
+    assert sorted(d.id for dialogues in splits.values() for d in dialogues) == sorted(
+        str(d["id"]) for d in lines
+    )
     words = [{d.turns for d in dialogues} for dialogues in splits.values()]
     assert sum(map(len, words)) == 150, "the same words are in two splits"
     for split, expected in zip(SPLITS, (240, 30, 30), strict=True):
@@ -137,5 +154,7 @@ def test_an_empty_author_does_not_group_dialogues(tmp_path: Path, author: str | 
     lines = [{"turns": [f"question {n}", f"answer {n}"]} for n in range(100)]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     without = [[d.turns for d in JsonLines(file).dialogues(split)] for split in SPLITS]
-    file.write_text("".join(json.dumps({**line, "meta": {"author": author}}) + "\n" for line in lines))
+    file.write_text(
+        "".join(json.dumps({**line, "meta": {"author": author}}) + "\n" for line in lines)
+    )
     assert [[d.turns for d in JsonLines(file).dialogues(split)] for split in SPLITS] == without

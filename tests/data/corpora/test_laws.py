@@ -20,14 +20,30 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-COMPRESS: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstd.compress}
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+    ".zst": zstd.compress,
+}
 
 TEXT = "Hi !\nHello .\n\nAnna ?\nYes .\nGood .\n"
 TABLE = "dialogue,speaker,text\na,Anna,Hi !\na,Bo,Hello .\nb,Bo,Who ?\nb,Anna,Me .\n"
-CHAT = '{"messages": [{"role": "user", "content": "Hi %s"}, {"role": "assistant", "content": "Hello ."}]}\n'
-PARLAI = "text:Hi !\tlabels:Hello .\ntext:Fine ?\tlabels:Fine .\tepisode_done:True\ntext:Bye .\tlabels:Bye !\n"
-PERSONA = "1 your persona: i sing .\n2 hi !\thello .\t\thello .|bye .\n1 your persona: i swim .\n2 who ?\tme .\n"
-UTTERANCE = '{"id": "%d-%s", "conversation_id": "%d-a", "reply-to": %s, "speaker": "Anna", "text": "%d %s"}\n'
+CHAT = (
+    '{"messages": [{"role": "user", "content": "Hi %s"}, {"role": "assistant", "content": "Hello'
+    ' ."}]}\n'
+)
+PARLAI = (
+    "text:Hi !\tlabels:Hello .\ntext:Fine ?\tlabels:Fine .\tepisode_done:True\ntext:Bye"
+    " .\tlabels:Bye !\n"
+)
+PERSONA = (
+    "1 your persona: i sing .\n2 hi !\thello .\t\thello .|bye .\n1 your persona: i swim .\n2 who"
+    " ?\tme .\n"
+)
+UTTERANCE = (
+    '{"id": "%d-%s", "conversation_id": "%d-a", "reply-to": %s, "speaker": "Anna", "text": "%d'
+    ' %s"}\n'
+)
 MANY = range(40)
 """Enough dialogues for every split, if the split is hashed."""
 
@@ -37,7 +53,9 @@ SAMPLES: dict[str, tuple[dict[str, object], Files]] = {
         {},
         {
             "utterances.jsonl": "".join(
-                UTTERANCE % (n, "a", n, "null", n, "Hi") + UTTERANCE % (n, "b", n, f'"{n}-a"', n, "Bye") for n in MANY
+                UTTERANCE % (n, "a", n, "null", n, "Hi")
+                + UTTERANCE % (n, "b", n, f'"{n}-a"', n, "Bye")
+                for n in MANY
             ),
             "conversations.json": '{"0-a": {"title": "First"}}\n',
         },
@@ -46,7 +64,9 @@ SAMPLES: dict[str, tuple[dict[str, object], Files]] = {
         {},
         {
             "movie_lines.txt": "".join(
-                f"L{n * 2 + i} +++$+++ u{i} +++$+++ m{n} +++$+++ ANNA +++$+++ Hi {i} !\n" for n in MANY for i in (1, 0)
+                f"L{n * 2 + i} +++$+++ u{i} +++$+++ m{n} +++$+++ ANNA +++$+++ Hi {i} !\n"
+                for n in MANY
+                for i in (1, 0)
             ),
             "movie_conversations.txt": "".join(
                 f"u0 +++$+++ u1 +++$+++ m{n} +++$+++ ['L{n * 2}', 'L{n * 2 + 1}']\n" for n in MANY
@@ -54,23 +74,44 @@ SAMPLES: dict[str, tuple[dict[str, object], Files]] = {
         },
     ),
     "csv": ({}, {f"{split}.csv": TABLE for split in SPLITS}),
-    "dailydialog": ({}, {f"{split}/dialogues_{split}.txt": "Hi . __eou__ Ho . __eou__\n" for split in SPLITS}),
+    "dailydialog": (
+        {},
+        {f"{split}/dialogues_{split}.txt": "Hi . __eou__ Ho . __eou__\n" for split in SPLITS},
+    ),
     "jsonl": ({}, {f"{split}.jsonl": '{"turns": ["Hi", "Hello"]}\n' for split in SPLITS}),
     "messages": ({}, {f"{split}.jsonl": CHAT % split + CHAT % 2 for split in SPLITS}),
     "multi30k": (
         {},
-        {f"{part}.{end}": f"{part} {end}\n" for part in ("train", "val", "test_2016_flickr") for end in ("de", "en")},
+        {
+            f"{part}.{end}": f"{part} {end}\n"
+            for part in ("train", "val", "test_2016_flickr")
+            for end in ("de", "en")
+        },
     ),
-    "opensubtitles": ({"turns": 2, "stretch": 2}, {"en.txt": "".join(f"Line {n} .\n" for n in MANY)}),
+    "opensubtitles": (
+        {"turns": 2, "stretch": 2},
+        {"en.txt": "".join(f"Line {n} .\n" for n in MANY)},
+    ),
     "parlai": ({}, {f"{part}.txt": PARLAI for part in ("train", "valid", "test")}),
-    "personachat": ({}, {f"{part}_self_original.txt": PERSONA for part in ("train", "valid", "test")}),
+    "personachat": (
+        {},
+        {f"{part}_self_original.txt": PERSONA for part in ("train", "valid", "test")},
+    ),
     "text": ({}, {f"{split}.txt": TEXT for split in SPLITS}),
-    "ubuntu": ({}, {f"dialogs/{n % 3}/{n}.tsv": f"2004\tanna\t\thi {n}\n2004\tbo\tanna\thello\n" for n in MANY}),
+    "ubuntu": (
+        {},
+        {
+            f"dialogs/{n % 3}/{n}.tsv": f"2004\tanna\t\thi {n}\n2004\tbo\tanna\thello\n"
+            for n in MANY
+        },
+    ),
 }
 """Maps a corpus to its arguments and its files."""
 
 
-def write(folder: Path, files: Files, corpus: str, change: Callable[[bytes], bytes] = bytes) -> Corpus:
+def write(
+    folder: Path, files: Files, corpus: str, change: Callable[[bytes], bytes] = bytes
+) -> Corpus:
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(change(content.encode()))
@@ -100,12 +141,16 @@ def test_reading_is_repeatable_and_ids_are_unique(tmp_path: Path, name: str, fil
         assert dialogues == entries
         assert dialogues
         assert len({dialogue.id for dialogue in dialogues}) == len(dialogues)
-        assert all(len(dialogue.turns) > 1 and str(tmp_path) in dialogue.place for dialogue in dialogues)
+        assert all(
+            len(dialogue.turns) > 1 and str(tmp_path) in dialogue.place for dialogue in dialogues
+        )
         assert all(turn.speaker and turn.text for dialogue in dialogues for turn in dialogue.turns)
 
 
 @pytest.mark.parametrize("suffix", COMPRESS)
-def test_a_compressed_copy_is_read_alike(tmp_path: Path, name: str, files: Files, suffix: str) -> None:
+def test_a_compressed_copy_is_read_alike(
+    tmp_path: Path, name: str, files: Files, suffix: str
+) -> None:
     packed = {f"{file}{suffix}": content for file, content in files.items()}
     plain = write(tmp_path / "plain", files, name)
     assert read(write(tmp_path / "packed", packed, name, COMPRESS[suffix])) == read(plain)
@@ -113,7 +158,11 @@ def test_a_compressed_copy_is_read_alike(tmp_path: Path, name: str, files: Files
 
 @pytest.mark.parametrize(
     "change",
-    [lambda raw: raw.replace(b"\n", b"\r\n"), lambda raw: b"\xef\xbb\xbf" + raw, lambda raw: raw.removesuffix(b"\n")],
+    [
+        lambda raw: raw.replace(b"\n", b"\r\n"),
+        lambda raw: b"\xef\xbb\xbf" + raw,
+        lambda raw: raw.removesuffix(b"\n"),
+    ],
     ids=["CRLF", "byte order mark", "no last line end"],
 )
 def test_line_ends_and_byte_order_marks_are_not_text(
@@ -123,7 +172,9 @@ def test_line_ends_and_byte_order_marks_are_not_text(
     assert read(write(tmp_path / "changed", files, name, change)) == read(plain)
 
 
-def test_the_fingerprint_follows_the_content_not_the_place(tmp_path: Path, name: str, files: Files) -> None:
+def test_the_fingerprint_follows_the_content_not_the_place(
+    tmp_path: Path, name: str, files: Files
+) -> None:
     before = write(tmp_path / "one", files, name).fingerprint()
     two = write(tmp_path / "two", files, name)
     assert two.fingerprint() == before
@@ -134,10 +185,14 @@ def test_the_fingerprint_follows_the_content_not_the_place(tmp_path: Path, name:
     assert two.fingerprint() == before
 
 
-def test_a_missing_path_or_file_is_reported_with_a_fix(tmp_path: Path, name: str, files: Files) -> None:
+def test_a_missing_path_or_file_is_reported_with_a_fix(
+    tmp_path: Path, name: str, files: Files
+) -> None:
     with pytest.raises(UserError, match=rf"^{name} needs .*data\.path.*DIALOG_DATA"):
         build(CORPORA, {"name": name}, path=None)
-    with pytest.raises(UserError, match=r"^.*nowhere.* does not exist|^.*nowhere.* cannot be read") as caught:
+    with pytest.raises(
+        UserError, match=r"^.*nowhere.* does not exist|^.*nowhere.* cannot be read"
+    ) as caught:
         build(CORPORA, {"name": name, **SAMPLES[name][0]}, path=tmp_path / "nowhere").fingerprint()
     assert "\n" not in str(caught.value)
     corpus = write(tmp_path, files, name)
@@ -156,7 +211,10 @@ def test_an_empty_file_is_reported(tmp_path: Path, name: str, files: Files) -> N
         corpus = write(tmp_path, {**files, file: ""}, name)
         try:
             messages = [
-                entry.message for entries in read(corpus).values() for entry in entries if isinstance(entry, Malformed)
+                entry.message
+                for entries in read(corpus).values()
+                for entry in entries
+                if isinstance(entry, Malformed)
             ]
         except UserError as error:
             messages = [str(error)]

@@ -29,12 +29,20 @@ def part(size: int, **more: object) -> dict[str, object]:
     return {"name": "builtin", "size": size, **more}
 
 
-@pytest.mark.parametrize(("weight", "least", "most"), [(1, 1, 1), (3, 3, 3), (0.5, 0, 1), (2.25, 2, 3)])
-def test_a_weight_is_the_mean_number_of_copies_in_train(weight: float, least: int, most: int) -> None:
+@pytest.mark.parametrize(
+    ("weight", "least", "most"), [(1, 1, 1), (3, 3, 3), (0.5, 0, 1), (2.25, 2, 3)]
+)
+def test_a_weight_is_the_mean_number_of_copies_in_train(
+    weight: float, least: int, most: int
+) -> None:
     corpus = mixed(part(400, weight=weight), part(30, seed=5))
     dialogues = [entry for entry in corpus.dialogues("train") if isinstance(entry, Dialogue)]
     assert len({dialogue.id for dialogue in dialogues}) == len(dialogues)
-    times = Counter(dialogue.id.partition("+")[0] for dialogue in dialogues if dialogue.id.startswith("0-builtin/"))
+    times = Counter(
+        dialogue.id.partition("+")[0]
+        for dialogue in dialogues
+        if dialogue.id.startswith("0-builtin/")
+    )
     assert set(times.values()) <= set(range(max(least, 1), most + 1))
     assert abs(sum(times.values()) / 400 - weight) < 0.1
     assert sum(dialogue.id.startswith("1-builtin/") for dialogue in dialogues) == 30
@@ -50,8 +58,11 @@ def test_half_of_consecutive_ids_is_half() -> None:
             return {}
 
     for name in ("builtin", "jsonl", "toy"):
-        corpus = Mixture(corpora=[{"name": name, "weight": 0.5}], member=lambda component: Numbered())
-        assert abs(sum(1 for _ in corpus.dialogues("train")) - 1000) < 4 * 22.4  # four standard deviations
+        corpus = Mixture(
+            corpora=[{"name": name, "weight": 0.5}], member=lambda component: Numbered()
+        )
+        # four standard deviations
+        assert abs(sum(1 for _ in corpus.dialogues("train")) - 1000) < 4 * 22.4
 
 
 @pytest.mark.parametrize("split", SPLITS[1:])
@@ -95,23 +106,32 @@ def test_an_empty_mixture_is_rejected() -> None:
         mixed()
 
 
-@pytest.mark.parametrize("corpora", ["[{name: builtin}, jsonl]", "{name: builtin}", "builtin", "3", "null"])
+@pytest.mark.parametrize(
+    "corpora", ["[{name: builtin}, jsonl]", "{name: builtin}", "builtin", "3", "null"]
+)
 def test_anything_but_a_list_of_corpora_is_rejected(corpora: str) -> None:
-    recipe = compose("quickstart/transformer", [f"data.corpus={{name: mixture, corpora: {corpora}}}"]).recipe
+    recipe = compose(
+        "quickstart/transformer", [f"data.corpus={{name: mixture, corpora: {corpora}}}"]
+    ).recipe
     with pytest.raises(UserError, match=r"mixture: give corpora: \[") as caught:
         build_corpus(recipe)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    "corpus", ["{name: mixture, corpora: [{name: builtin}, {name: jsonl, path: own}]}", "{name: builtin}"]
+    "corpus",
+    ["{name: mixture, corpora: [{name: builtin}, {name: jsonl, path: own}]}", "{name: builtin}"],
 )
 def test_a_path_that_no_corpus_reads_is_rejected(corpus: str) -> None:
     recipe = compose("quickstart/transformer", [f"data.corpus={corpus}", "data.path=mine"]).recipe
-    with pytest.raises(UserError, match=r"^data\.corpus: (mixture|builtin) reads no folder; remove the path mine"):
+    with pytest.raises(
+        UserError, match=r"^data\.corpus: (mixture|builtin) reads no folder; remove the path mine"
+    ):
         build_corpus(recipe)
     inner = "data.corpus={name: mixture, corpora: [{name: builtin, path: mine}]}"
-    with pytest.raises(UserError, match=r"^data\.corpus: builtin reads no folder; remove the path mine"):
+    with pytest.raises(
+        UserError, match=r"^data\.corpus: builtin reads no folder; remove the path mine"
+    ):
         build_corpus(compose("quickstart/transformer", [inner]).recipe)
 
 
@@ -120,10 +140,14 @@ def test_a_recipe_mixes_corpora_with_their_own_folders(tmp_path: Path) -> None:
     for split in SPLITS:
         (tmp_path / "own" / f"{split}.jsonl").write_text('{"id": "d", "turns": ["Hi", "Hello"]}\n')
     parts = f"[{{name: builtin, size: 20}}, {{name: jsonl, path: {tmp_path / 'own'}, weight: 2}}]"
-    recipe = compose("quickstart/transformer", [f"data.corpus={{name: mixture, corpora: {parts}}}"]).recipe
+    recipe = compose(
+        "quickstart/transformer", [f"data.corpus={{name: mixture, corpora: {parts}}}"]
+    ).recipe
     ids = [dialogue.id for dialogue in build_corpus(recipe).dialogues("train")]
     assert len(ids) == 22
     assert ids[-2:] == ["1-jsonl/d", "1-jsonl/d+1"]
-    wrong = compose("quickstart/transformer", ["data.corpus={name: mixture, corpora: [{name: builtn}]}"]).recipe
+    wrong = compose(
+        "quickstart/transformer", ["data.corpus={name: mixture, corpora: [{name: builtn}]}"]
+    ).recipe
     with pytest.raises(UserError, match=r"data\.corpus: .*'builtn'; did you mean 'builtin'"):
         build_corpus(wrong)

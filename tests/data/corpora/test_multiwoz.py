@@ -39,7 +39,9 @@ def ids(entries: dict[str, list[Dialogue]]) -> dict[str, list[str]]:
     return {split: [dialogue.id for dialogue in dialogues] for split, dialogues in entries.items()}
 
 
-def test_unlisted_logs_are_for_training(check_laws: Callable[..., dict[str, list[Dialogue]]]) -> None:
+def test_unlisted_logs_are_for_training(
+    check_laws: Callable[..., dict[str, list[Dialogue]]],
+) -> None:
     splits = check_laws(MultiWOZ, LOGS)
     assert ids(splits) == {
         "train": ["PMUL0.json", "PMUL2.json", "PMUL5.json"],
@@ -56,12 +58,16 @@ def test_unlisted_logs_are_for_training(check_laws: Callable[..., dict[str, list
 def test_lists_may_end_in_txt(write_files: Callable[..., Path]) -> None:
     renamed = {name.replace("File.json", "File.txt"): content for name, content in LOGS.items()}
     for split in SPLITS:
-        assert [*MultiWOZ(write_files(renamed)).dialogues(split)] == [*MultiWOZ(write_files(LOGS)).dialogues(split)]
+        assert [*MultiWOZ(write_files(renamed)).dialogues(split)] == [
+            *MultiWOZ(write_files(LOGS)).dialogues(split)
+        ]
 
 
 def test_a_missing_list_is_reported(write_files: Callable[..., Path]) -> None:
     folder = write_files({name: content for name, content in LOGS.items() if "test" not in name})
-    with pytest.raises(UserError, match=r"testListFile\.json does not exist; it should name the dialogues of test"):
+    with pytest.raises(
+        UserError, match=r"testListFile\.json does not exist; it should name the dialogues of test"
+    ):
         next(MultiWOZ(folder).dialogues("train"))
 
 
@@ -74,14 +80,24 @@ def test_an_unreadable_folder_is_reported(
 
 
 def test_malformed_records_are_reported_and_the_rest_read(write_files: Callable[..., Path]) -> None:
-    broken = json.dumps({"PMUL0.json": logged("a", "b"), "PMUL1.json": {"log": None}, "PMUL2.json": logged("c", "d")})
+    broken = json.dumps(
+        {
+            "PMUL0.json": logged("a", "b"),
+            "PMUL1.json": {"log": None},
+            "PMUL2.json": logged("c", "d"),
+        }
+    )
     entries = [*MultiWOZ(write_files({**LOGS, "data.json": broken})).dialogues("train")]
     assert [type(entry) for entry in entries] == [Dialogue, Malformed, Dialogue]
     assert "data.json: record PMUL1.json: not in this corpus's format" in str(entries[1])
 
 
-def test_reads_folders_of_schema_guided_dialogues(check_laws: Callable[..., dict[str, list[Dialogue]]]) -> None:
+def test_reads_folders_of_schema_guided_dialogues(
+    check_laws: Callable[..., dict[str, list[Dialogue]]],
+) -> None:
     splits = check_laws(MultiWOZ, FOLDERS)
     in_order = ["MUL1a.json", "MUL1b.json", "MUL2a.json", "MUL2b.json"]
     assert all(split_ids == in_order for split_ids in ids(splits).values())
-    assert splits["train"][0] == Dialogue("MUL1a.json", (Turn("user", "Hi"),), {"services": ["taxi"]})
+    assert splits["train"][0] == Dialogue(
+        "MUL1a.json", (Turn("user", "Hi"),), {"services": ["taxi"]}
+    )

@@ -22,15 +22,23 @@ def test_lines_are_in_one_dialogue_and_stretches_in_one_split(
     corpus = OpenSubtitles(file, turns=turns, stretch=stretch)
     splits = {split: list(corpus.dialogues(split)) for split in SPLITS}
     dialogues = sorted(
-        (dialogue for entries in splits.values() for dialogue in entries), key=lambda dialogue: int(dialogue.id)
+        (dialogue for entries in splits.values() for dialogue in entries),
+        key=lambda dialogue: int(dialogue.id),
     )
-    assert [int(turn.text) for dialogue in dialogues for turn in dialogue.turns] == list(range(1, lines + 1))
+    assert [int(turn.text) for dialogue in dialogues for turn in dialogue.turns] == list(
+        range(1, lines + 1)
+    )
     assert all(len(dialogue.turns) == turns for dialogue in dialogues[:-1])
     for dialogue in dialogues:
         assert dialogue.id == dialogue.turns[0].text
         assert dialogue.place == f"{file}:{dialogue.id}"
-        assert "".join(turn.speaker for turn in dialogue.turns) == ("AB" * turns)[: len(dialogue.turns)]
-    stretches = [{int(dialogue.id) // stretch for dialogue in entries} for entries in splits.values()]
+        assert (
+            "".join(turn.speaker for turn in dialogue.turns)
+            == ("AB" * turns)[: len(dialogue.turns)]
+        )
+    stretches = [
+        {int(dialogue.id) // stretch for dialogue in entries} for entries in splits.values()
+    ]
     assert sum(map(len, stretches)) == len(set().union(*stretches))
 
 

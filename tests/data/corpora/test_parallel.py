@@ -36,10 +36,15 @@ def test_a_pair_is_a_dialogue_of_two_languages(tmp_path: Path) -> None:
 
 
 @given(pairs=st.lists(st.tuples(LINE, LINE), min_size=1))
-def test_every_line_keeps_its_partner(tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]]) -> None:
+def test_every_line_keeps_its_partner(
+    tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]]
+) -> None:
     folder = tmp_path_factory.mktemp("parallel")
     de, en = ("".join(f"x{pair[side]}\n" for pair in pairs).encode() for side in (0, 1))
-    pairs_read = [tuple(turn.text for turn in dialogue.turns) for dialogue in write(folder, de, en).dialogues("train")]
+    pairs_read = [
+        tuple(turn.text for turn in dialogue.turns)
+        for dialogue in write(folder, de, en).dialogues("train")
+    ]
     assert pairs_read == [(f"x{left}", f"x{right}") for left, right in pairs]
 
 
@@ -60,11 +65,15 @@ def test_unicode_separators_do_not_shift_lines(tmp_path: Path) -> None:
         (b"eins\n\n", b"one\n", ("2", "1")),
     ],
 )
-def test_unequal_line_counts_are_rejected(tmp_path: Path, de: bytes, en: bytes, counts: tuple[str, str]) -> None:
+def test_unequal_line_counts_are_rejected(
+    tmp_path: Path, de: bytes, en: bytes, counts: tuple[str, str]
+) -> None:
     corpus = write(tmp_path, de, en)
     with pytest.raises(UserError) as caught:
         list(corpus.dialogues("train"))
-    assert f"train.de has {counts[0]} lines, but {tmp_path / 'train.en'} {counts[1]};" in str(caught.value)
+    assert f"train.de has {counts[0]} lines, but {tmp_path / 'train.en'} {counts[1]};" in str(
+        caught.value
+    )
     assert "\n" not in str(caught.value)
 
 
@@ -100,14 +109,18 @@ def test_a_missing_path_or_file_is_reported_with_a_fix(tmp_path: Path) -> None:
 
 
 def test_multi30k_has_defaults_for_parts_and_languages(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"^multi30k needs .*train\.de.*folder that holds a folder multi30k"):
+    with pytest.raises(
+        UserError, match=r"^multi30k needs .*train\.de.*folder that holds a folder multi30k"
+    ):
         multi30k(None)
     for part in ("train", "val", "test_2016_flickr"):
         for language in ("de", "en"):
             (tmp_path / f"{part}.{language}").write_text(f"{part} {language}\n")
     (dialogue,) = build(CORPORA, {"name": "multi30k"}, path=tmp_path).dialogues("test")
     assert dialogue.turns == (Turn("de", "test_2016_flickr de"), Turn("en", "test_2016_flickr en"))
-    (reverse,) = build(CORPORA, {"name": "multi30k", "source": "en", "target": "de"}, path=tmp_path).dialogues("train")
+    (reverse,) = build(
+        CORPORA, {"name": "multi30k", "source": "en", "target": "de"}, path=tmp_path
+    ).dialogues("train")
     assert [turn.speaker for turn in reverse.turns] == ["en", "de"]
     assert {key: parameter.default for key, parameter in CORPORA.arguments("multi30k").items()} == {
         "source": "de",

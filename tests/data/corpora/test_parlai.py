@@ -30,13 +30,20 @@ def test_reads_episodes(tmp_path: Path) -> None:
     assert first.turns[:2] == (Turn("A", "Hi: a\nb\tc|d"), Turn("B", "Hello ."))
     assert first.turns[2:] == (Turn("A", "Who ?"), Turn("B", "Me ."))
     assert first.meta == {"labels": [["Hello ."], ["Me .", "I ."]]}
-    assert [turn.text for turn in second.turns] == ["Say `episode_done:True` !", "No .", "", "Bye ."]
+    assert [turn.text for turn in second.turns] == [
+        "Say `episode_done:True` !",
+        "No .",
+        "",
+        "Bye .",
+    ]
     assert second.meta == {}
 
 
 @pytest.mark.parametrize("bad", ["text:Hi !", "labels:Hi !", "text:Hi !\teval_labels:Hello ."])
 def test_malformed_records_are_reported_and_the_rest_read(tmp_path: Path, bad: str) -> None:
-    first, second, third = write(tmp_path, f"{GOOD}{bad}\tepisode_done:True\n{GOOD}").dialogues("train")
+    first, second, third = write(tmp_path, f"{GOOD}{bad}\tepisode_done:True\n{GOOD}").dialogues(
+        "train"
+    )
     assert isinstance(second, Malformed)
     assert "train.txt:2: no text or no labels" in second.message
     assert third.turns == first.turns
@@ -44,24 +51,36 @@ def test_malformed_records_are_reported_and_the_rest_read(tmp_path: Path, bad: s
 
 def test_reads_the_older_numbered_format(tmp_path: Path) -> None:
     text = (
-        "1 Sam went out.\n2 Pat came in.\n3 Where is Sam?\tout|outside\t1\tin|out\n4 And Pat?\tin\n5 Ah.\n"
-        "1 Hi !\tHello .\n2 1 or 2 ?\\nSay !\t2\n"
+        "1 Sam went out.\n2 Pat came in.\n3 Where is Sam?\tout|outside\t1\tin|out\n4 And"
+        " Pat?\tin\n5 Ah.\n1 Hi !\tHello .\n2 1 or 2 ?\\nSay !\t2\n"
     )
     first, second = write(tmp_path, text).dialogues("train")
-    assert first.turns[:2] == (Turn("A", "Sam went out.\nPat came in.\nWhere is Sam?"), Turn("B", "out"))
+    assert first.turns[:2] == (
+        Turn("A", "Sam went out.\nPat came in.\nWhere is Sam?"),
+        Turn("B", "out"),
+    )
     assert first.turns[2:] == (Turn("A", "And Pat?"), Turn("B", "in"), Turn("A", "Ah."))
     assert first.meta == {"labels": [["out", "outside"], ["in"]]}
-    assert (second.id, [turn.text for turn in second.turns]) == ("train-6", ["Hi !", "Hello .", "1 or 2 ?\nSay !", "2"])
+    assert (second.id, [turn.text for turn in second.turns]) == (
+        "train-6",
+        ["Hi !", "Hello .", "1 or 2 ?\nSay !", "2"],
+    )
 
 
 @pytest.mark.parametrize("value", ["True ", "true", "1", "False", " "])
 def test_any_value_ends_an_episode_as_in_parlai(tmp_path: Path, value: str) -> None:
     line = f"text:Hi !\tlabels:Hello .\tepisode_done:{value}\r\n"
-    assert [entry.id for entry in write(tmp_path, line * 3).dialogues("train")] == ["train-1", "train-2", "train-3"]
+    assert [entry.id for entry in write(tmp_path, line * 3).dialogues("train")] == [
+        "train-1",
+        "train-2",
+        "train-3",
+    ]
 
 
 def test_an_empty_value_continues_an_episode(tmp_path: Path) -> None:
-    (dialogue,) = write(tmp_path, "text:Hi !\tlabels:Hello .\tepisode_done:\n" * 2).dialogues("train")
+    (dialogue,) = write(tmp_path, "text:Hi !\tlabels:Hello .\tepisode_done:\n" * 2).dialogues(
+        "train"
+    )
     assert len(dialogue.turns) == 4
 
 

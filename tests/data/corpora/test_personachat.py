@@ -13,7 +13,9 @@ from dialog.errors import UserError
 GOOD = "1 hi !\thello .\n"
 
 
-def write(folder: Path, valid: str, parts: tuple[str, ...] = ("train", "valid", "test")) -> PersonaChat:
+def write(
+    folder: Path, valid: str, parts: tuple[str, ...] = ("train", "valid", "test")
+) -> PersonaChat:
     for part in parts:
         (folder / f"{part}_self_original.txt").write_text(valid if part == "valid" else GOOD)
     return PersonaChat(folder)
@@ -21,8 +23,9 @@ def write(folder: Path, valid: str, parts: tuple[str, ...] = ("train", "valid", 
 
 def test_reads_personas_and_turns(tmp_path: Path) -> None:
     text = (
-        "1 your persona: i sing .\n2 your persona: i read .\n3 partner's persona: i swim .\n"
-        "4 __SILENCE__\thi !\t\tx|y|hi !\n5 your persona ?\twho , me ?\t\tx|z\n1 hi !\thello .\n2 bye !\tbye .\n"
+        "1 your persona: i sing .\n2 your persona: i read .\n3 partner's persona: i swim .\n4"
+        " __SILENCE__\thi !\t\tx|y|hi !\n5 your persona ?\twho , me ?\t\tx|z\n1 hi !\thello .\n2"
+        " bye !\tbye .\n"
     )
     first, second = write(tmp_path, text).dialogues("validation")
     assert (first.id, second.id) == ("validation-1", "validation-6")
@@ -41,7 +44,9 @@ def test_reads_personas_and_turns(tmp_path: Path) -> None:
         ("1 hi !\thello .\n\n", "valid_self_original.txt:3: not line 2"),
     ],
 )
-def test_malformed_records_are_reported_and_the_rest_read(tmp_path: Path, bad: str, message: str) -> None:
+def test_malformed_records_are_reported_and_the_rest_read(
+    tmp_path: Path, bad: str, message: str
+) -> None:
     first, second, third = write(tmp_path, GOOD + bad + GOOD).dialogues("validation")
     assert first.id == "validation-1"
     assert isinstance(second, Malformed)
@@ -59,7 +64,9 @@ def test_halves_keep_both_sides_of_a_dialogue_together(tmp_path: Path) -> None:
     a_side = "".join(f"1 hi {n}\thello {n}\n2 who {n}\tme {n}\n" for n in range(100))
     b_side = "".join(f"1 __SILENCE__\thi {n}\n2 hello {n}\twho {n}\n" for n in range(100))
     corpus = write(tmp_path, f"{a_side}{b_side}1 broken\n", ("train", "valid"))
-    with pytest.raises(UserError, match=r"test_self_original\.txt does not exist.*data\.corpus\.halves=true"):
+    with pytest.raises(
+        UserError, match=r"test_self_original\.txt does not exist.*data\.corpus\.halves=true"
+    ):
         list(corpus.dialogues("test"))
     corpus = PersonaChat(tmp_path, halves=True)
     assert len(corpus.fingerprint()) == 2

@@ -21,8 +21,17 @@ def side(number: int, letter: str, *segments: tuple[float, str]) -> dict[str, st
 
 
 def talk(number: int) -> dict[str, str]:
-    first = side(number, "A", (0, "[silence]"), (1, "hi there"), (2.5, "[noise] tea"), (10, f"number {number}"))
-    return first | side(number, "B", (0.5, "[silence]"), (2, "[laughter]"), (3.25, "yes"), (11, "bye-bye"))
+    first = side(
+        number,
+        "A",
+        (0, "[silence]"),
+        (1, "hi there"),
+        (2.5, "[noise] tea"),
+        (10, f"number {number}"),
+    )
+    return first | side(
+        number, "B", (0.5, "[silence]"), (2, "[laughter]"), (3.25, "yes"), (11, "bye-bye")
+    )
 
 
 FILES = {name: content for number in range(2001, 2016) for name, content in talk(number).items()}
@@ -32,9 +41,13 @@ def read(folder: Path) -> list[Dialogue | Malformed]:
     return [entry for split in SPLITS for entry in SwitchboardMS98(folder).dialogues(split)]
 
 
-def test_segments_of_both_sides_are_sorted_by_time(check_laws: Callable[..., dict[str, list[Dialogue]]]) -> None:
+def test_segments_of_both_sides_are_sorted_by_time(
+    check_laws: Callable[..., dict[str, list[Dialogue]]],
+) -> None:
     entries = {
-        dialogue.id: dialogue for dialogues in check_laws(SwitchboardMS98, FILES).values() for dialogue in dialogues
+        dialogue.id: dialogue
+        for dialogues in check_laws(SwitchboardMS98, FILES).values()
+        for dialogue in dialogues
     }
     assert sorted(entries) == [str(number) for number in range(2001, 2016)]
     assert entries["2005"].turns == (
@@ -54,7 +67,9 @@ def test_segments_of_both_sides_are_sorted_by_time(check_laws: Callable[..., dic
         ("<b_aside> come here <e_aside> [vocalized-noise] um-hum", "come here um-hum"),
     ],
 )
-def test_marks_are_replaced_by_words(write_files: Callable[..., Path], raw: str, clean: str) -> None:
+def test_marks_are_replaced_by_words(
+    write_files: Callable[..., Path], raw: str, clean: str
+) -> None:
     (dialogue,) = read(write_files(side(2001, "A", (0, raw)) | side(2001, "B", (0, "[silence]"))))
     assert isinstance(dialogue, Dialogue)
     assert dialogue.turns == (Turn("A", clean),)
@@ -63,7 +78,10 @@ def test_marks_are_replaced_by_words(write_files: Callable[..., Path], raw: str,
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("sw2001B-ms98-a-0001 soon 1.0 hi\n", "B-ms98-a-trans.text:1: 'soon' is not a time in seconds"),
+        (
+            "sw2001B-ms98-a-0001 soon 1.0 hi\n",
+            "B-ms98-a-trans.text:1: 'soon' is not a time in seconds",
+        ),
         ("sw2001B-ms98-a-0001\n", "ValueError"),
         ("", "is empty"),
     ],
@@ -79,5 +97,8 @@ def test_malformed_files_are_reported_and_the_rest_read(
 
 
 def test_a_missing_side_is_reported(write_files: Callable[..., Path]) -> None:
-    with pytest.raises(UserError, match=r"sw2001B-ms98-a-trans\.text does not exist; it is the other side of sw2001A"):
+    with pytest.raises(
+        UserError,
+        match=r"sw2001B-ms98-a-trans\.text does not exist; it is the other side of sw2001A",
+    ):
         read(write_files(side(2001, "A", (0, "hi"))))

@@ -13,28 +13,45 @@ from dialog.data.corpora.text import PlainText
 from dialog.data.dialogue import SPLITS, Malformed, Turn
 from dialog.errors import UserError
 
-LINE = st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"])).map(lambda line: f"x{line}")
+LINE = st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"])).map(
+    lambda line: f"x{line}"
+)
 
 
 def write(folder: Path, train: bytes, *, speakers: bool = False) -> PlainText:
     for split in SPLITS:
-        (folder / f"{split}.txt").write_bytes(train if split == "train" else b"A: Hi !\nB: Hello .\n")
+        (folder / f"{split}.txt").write_bytes(
+            train if split == "train" else b"A: Hi !\nB: Hello .\n"
+        )
     return PlainText(folder, speakers=speakers)
 
 
 def test_a_blank_line_ends_a_dialogue(tmp_path: Path) -> None:
-    first, second = write(tmp_path, b"\n \nHi !\nHello .\n\n\t\n\nWho ?\nMe .\nAh .").dialogues("train")
-    assert (first.id, first.place, second.id) == ("train-3", f"{tmp_path / 'train.txt'}:3", "train-8")
+    first, second = write(tmp_path, b"\n \nHi !\nHello .\n\n\t\n\nWho ?\nMe .\nAh .").dialogues(
+        "train"
+    )
+    assert (first.id, first.place, second.id) == (
+        "train-3",
+        f"{tmp_path / 'train.txt'}:3",
+        "train-8",
+    )
     assert first.turns == (Turn("A", "Hi !"), Turn("B", "Hello ."))
     assert second.turns == (Turn("A", "Who ?"), Turn("B", "Me ."), Turn("A", "Ah ."))
 
 
 def test_lines_may_begin_with_their_speaker(tmp_path: Path) -> None:
-    corpus = write(tmp_path, b"Anna: Hi: there !\n Bo : Hello .\nBo: Well .\n\nno one\nAnna: x\n\n: y\n", speakers=True)
+    corpus = write(
+        tmp_path,
+        b"Anna: Hi: there !\n Bo : Hello .\nBo: Well .\n\nno one\nAnna: x\n\n: y\n",
+        speakers=True,
+    )
     first, *rest = corpus.dialogues("train")
     assert first.turns == (Turn("Anna", "Hi: there !"), Turn("Bo", "Hello ."), Turn("Bo", "Well ."))
     assert all(isinstance(entry, Malformed) for entry in rest)
-    assert ["train.txt:5: no speaker" in rest[0].message, "train.txt:8: no speaker" in rest[1].message] == [True, True]
+    assert [
+        "train.txt:5: no speaker" in rest[0].message,
+        "train.txt:8: no speaker" in rest[1].message,
+    ] == [True, True]
 
 
 @given(dialogues=st.lists(st.lists(LINE, min_size=1), min_size=1), gap=st.integers(1, 3))
@@ -64,7 +81,9 @@ def test_a_file_without_blank_lines_is_malformed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, most: int, limit: str
 ) -> None:
     monkeypatch.setattr(blocks, bound, most)
-    long, short = write(tmp_path, b"aaaa\nbbbb\ncccc\ndddd\ne\n\nffff\ngggg\nhhh\n").dialogues("train")
+    long, short = write(tmp_path, b"aaaa\nbbbb\ncccc\ndddd\ne\n\nffff\ngggg\nhhh\n").dialogues(
+        "train"
+    )
     assert isinstance(long, Malformed)
     assert f"train.txt:1: a dialogue of more than {limit}" in long.message
     assert len(short.turns) == 3

@@ -1,4 +1,6 @@
-"""A user's own corpus that breaks the contract: one line that names the method and what to return."""
+"""A user's own corpus that breaks the contract: one line that names the method and what to
+return.
+"""
 
 from __future__ import annotations
 
@@ -34,22 +36,36 @@ def prepare(
     monkeypatch.setenv("DIALOG_CACHE", str(tmp_path / "cache"))
 
     def prepared(module: str, dialogue: str, fingerprint: str) -> Path:
-        (tmp_path / f"{module}.py").write_text(CORPUS.format(dialogue=dialogue, fingerprint=fingerprint))
-        return prepare_data(trusted(tiny("lstm", f"data.corpus={{name: {module}.Forum}}").recipe), quiet=True)
+        (tmp_path / f"{module}.py").write_text(
+            CORPUS.format(dialogue=dialogue, fingerprint=fingerprint)
+        )
+        return prepare_data(
+            trusted(tiny("lstm", f"data.corpus={{name: {module}.Forum}}").recipe), quiet=True
+        )
 
     return prepared
 
 
 def test_users_corpus_is_prepared(prepare: Callable[[str, str, str], Path]) -> None:
-    data = dialog.DialogDataModule(prepare("forum_valid", DIALOGUE, "{'version': '1'}"), batch_tokens=100)
+    data = dialog.DialogDataModule(
+        prepare("forum_valid", DIALOGUE, "{'version': '1'}"), batch_tokens=100
+    )
     assert [len(batch.rows) for batch in data.train_dataloader()] == [1]
 
 
 @pytest.mark.parametrize(
     ("dialogue", "fingerprint", "message"),
     [
-        ("{'id': '1', 'turns': ['Hi !']}", "{}", r"dialogues\(\) yields a dict; yield dialog\.Dialogue"),
-        ("Dialogue('7', ('Hi !', 'Hello .'))", "{}", r"dialogues\(\) yields dialogue '7' with a str among its turns"),
+        (
+            "{'id': '1', 'turns': ['Hi !']}",
+            "{}",
+            r"dialogues\(\) yields a dict; yield dialog\.Dialogue",
+        ),
+        (
+            "Dialogue('7', ('Hi !', 'Hello .'))",
+            "{}",
+            r"dialogues\(\) yields dialogue '7' with a str among its turns",
+        ),
         (DIALOGUE, "'version 1'", r"fingerprint\(\) returns a str; return a dict"),
     ],
 )

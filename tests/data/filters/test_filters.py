@@ -21,7 +21,9 @@ Texts = dict[str, list[list[str]]]
 utterances = st.sampled_from(
     ["Hi .", "hi", "Where is the red hat ?", "On the big table .", "I see .", "No , not at all ."]
 )
-splits = st.fixed_dictionaries({split: st.lists(st.lists(utterances, max_size=4), max_size=5) for split in SPLITS})
+splits = st.fixed_dictionaries(
+    {split: st.lists(st.lists(utterances, max_size=4), max_size=5) for split in SPLITS}
+)
 
 
 class Records:
@@ -73,7 +75,12 @@ def test_drops_is_a_pure_function_of_a_saved_survey(name: str, corpus: Texts) ->
 def test_leaking_dialogues_are_dropped_whole() -> None:
     shared = ["Where is the hat ?", "On the big table ."]
     corpus = {
-        "train": [["Hi .", *shared, "Thanks ."], ["Hi .", "Hi ."], [shared[1], shared[0]], ["so", "ON the big table"]],
+        "train": [
+            ["Hi .", *shared, "Thanks ."],
+            ["Hi .", "Hi ."],
+            [shared[1], shared[0]],
+            ["so", "ON the big table"],
+        ],
         "validation": [["So ?", "On the big table !"]],
         "test": [["Hi .", "Hi ."], shared],
     }
@@ -87,21 +94,42 @@ def test_leaking_dialogues_are_dropped_whole() -> None:
     [("verbatim", [2, 5]), ("words", [2, 3, 5]), ("letters", [2, 3, 4, 5])],
 )
 def test_the_first_of_repeated_dialogues_stays(normalisation: str, expected: list[int]) -> None:
-    train = [["a", "It's fine"], ["a"], ["a", " It's  fine "], ["A", "it s fine"], ["a", "its fine"], ["a"], []]
-    turns = dropped(filter_of("drop_duplicates", normalisation=normalisation), {"train": train, "test": train})
+    train = [
+        ["a", "It's fine"],
+        ["a"],
+        ["a", " It's  fine "],
+        ["A", "it s fine"],
+        ["a", "its fine"],
+        ["a"],
+        [],
+    ]
+    turns = dropped(
+        filter_of("drop_duplicates", normalisation=normalisation), {"train": train, "test": train}
+    )
     assert [number for number, numbers in enumerate(turns) if numbers] == expected
     assert all(turns[number] == list(range(len(train[number]))) for number in expected)
 
 
 def test_equal_turns_with_other_facts_are_no_repeat() -> None:
-    both = [(0, dialogue("Who ?", "He .", facts=("a",))), (1, dialogue("Who ?", "He .", facts=("b",)))]
+    both = [
+        (0, dialogue("Who ?", "He .", facts=("a",))),
+        (1, dialogue("Who ?", "He .", facts=("b",))),
+    ]
     filter = filter_of("drop_duplicates")
     assert filter.survey({"train": both, "validation": [], "test": []}).tolist() == []
     same = [(number, both[0][1]) for number in range(3)]
     assert filter.survey({"train": same, "validation": [], "test": []}).tolist() == [1, 2]
 
 
-OPEN = {"train": [["a", "I see ."], ["b", "I see ."], ["c", "I see ."], ["c", "d", "I see ."], ["e", "f"]]}
+OPEN = {
+    "train": [
+        ["a", "I see ."],
+        ["b", "I see ."],
+        ["c", "I see ."],
+        ["c", "d", "I see ."],
+        ["e", "f"],
+    ]
+}
 
 
 @pytest.mark.parametrize(
@@ -114,7 +142,9 @@ OPEN = {"train": [["a", "I see ."], ["b", "I see ."], ["c", "I see ."], ["c", "d
         ({"threshold": 0.9, "side": "both"}, [[1], [1], [1], [1, 2], []]),
     ],
 )
-def test_entropy_drops_pairs_above_the_threshold(arguments: dict[str, Any], expected: list[list[int]]) -> None:
+def test_entropy_drops_pairs_above_the_threshold(
+    arguments: dict[str, Any], expected: list[list[int]]
+) -> None:
     assert dropped(filter_of("entropy", **arguments), OPEN) == expected
 
 
@@ -141,7 +171,9 @@ def test_entropy_also_drops_first_turns(side: str) -> None:
     ],
 )
 def test_length_limits(arguments: dict[str, Any], expected: list[int]) -> None:
-    assert dropped(filter_of("length", **arguments), {"train": [["ab", "ab c d", "a b c d", " abc "]]}) == [expected]
+    assert dropped(
+        filter_of("length", **arguments), {"train": [["ab", "ab c d", "a b c d", " abc "]]}
+    ) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -168,8 +200,12 @@ def test_filters_do_not_import_each_other() -> None:
 
     folder = Path(filters.__file__).parent
     for leaf in folder.glob("*.py"):
-        if leaf.stem not in ("__init__", "contract"):
-            names = [node.module for node in ast.walk(ast.parse(leaf.read_text())) if isinstance(node, ast.ImportFrom)]
+        if leaf.stem not in ("__init__", "filter"):
+            names = [
+                node.module
+                for node in ast.walk(ast.parse(leaf.read_text()))
+                if isinstance(node, ast.ImportFrom)
+            ]
             assert {name for name in names if name and name.startswith("dialog.data.filters")} <= {
-                "dialog.data.filters.contract"
+                "dialog.data.filters.filter"
             }

@@ -59,7 +59,9 @@ def job() -> Callable[..., Job]:
 @pytest.fixture(scope="session")
 def contents() -> Callable[[Path], dict[str, str]]:
     """``contents(folder)``: the hash of each file."""
-    return lambda folder: {path.name: sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+    return lambda folder: {
+        path.name: sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()
+    }
 
 
 @pytest.fixture(scope="session")
@@ -71,7 +73,14 @@ def in_memory() -> type[InMemory]:
 def dialogue() -> Callable[..., Dialogue]:
     """``dialogue(id, *texts)`` of two speakers."""
 
-    def make(id: str, *texts: str, place: str = "", meta: dict[str, object] | None = None) -> Dialogue:
-        return Dialogue(id, tuple(Turn("AB"[n % 2], text) for n, text in enumerate(texts)), meta or {}, place=place)
+    def make(
+        id: str, *texts: str, place: str = "", meta: dict[str, object] | None = None
+    ) -> Dialogue:
+        return Dialogue(
+            id,
+            tuple(Turn("AB"[n % 2], text) for n, text in enumerate(texts)),
+            meta or {},
+            place=place,
+        )
 
     return make

@@ -31,16 +31,22 @@ class Even:
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_filters_are_counted_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: Callable[..., Job]) -> None:
+def test_filters_are_counted_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: Callable[..., Job]
+) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     plain = Store(prepare(job(), tmp_path), "train").counts
     folder = prepare(job(filters=(trusted({"name": NAME}),)), tmp_path)
     train, test = Store(folder, "train"), Store(folder, "test")
     assert train.counts[f"dropped dialogues: {NAME}"] == -(-plain["dialogues"] // 3)
-    assert train.counts["dialogues"] + train.counts[f"dropped dialogues: {NAME}"] == plain["dialogues"]
+    assert (
+        train.counts["dialogues"] + train.counts[f"dropped dialogues: {NAME}"] == plain["dialogues"]
+    )
     assert train.counts["turns"] + train.counts[f"dropped turns: {NAME}"] == plain["turns"]
     rest = plain["examples"] - len(train) - train.counts[f"dropped examples: {NAME}"]
-    assert rest == train.counts[f"dropped turns: {NAME}"] - train.counts[f"dropped dialogues: {NAME}"]
+    assert (
+        rest == train.counts[f"dropped turns: {NAME}"] - train.counts[f"dropped dialogues: {NAME}"]
+    )
     assert not [key for key in test.counts if NAME in key]
 
 
@@ -59,10 +65,19 @@ class Short:
 
 
 def test_examples_of_dropped_dialogues_count_once(dialogue: Callable[..., Dialogue]) -> None:
-    filters = [SurveyedFilter(name, filter, np.empty(0)) for name, filter in (("first", First()), ("short", Short()))]
+    filters = [
+        SurveyedFilter(name, filter, np.empty(0))
+        for name, filter in (("first", First()), ("short", Short()))
+    ]
     block = filter_block(
-        0, [dialogue("stays", *"abcd"), dialogue("goes", *"abc")], ExampleRules(3, first_turns=False), filters
+        0,
+        [dialogue("stays", *"abcd"), dialogue("goes", *"abc")],
+        ExampleRules(3, first_turns=False),
+        filters,
     )
     assert sum(len(kept.windows) for kept in block.dialogues) == 2
     assert block.counts["dropped examples: first"] == 1
-    assert (block.counts["dropped dialogues: first"], block.counts["dropped dialogues: short"]) == (0, 1)
+    assert (block.counts["dropped dialogues: first"], block.counts["dropped dialogues: short"]) == (
+        0,
+        1,
+    )

@@ -33,7 +33,11 @@ def test_the_tokenizer_is_trained_on_train_only(tmp_path: Path, built: Built, to
         return Store(built(tmp_path, toy(**splits)), "train").tokenizer.fingerprint
 
     plain, strange = [["Hi .", "Hello ."]], [["zyzzyva " * 9, "zyzzyva " * 9]]
-    assert trained(train=plain, validation=strange) == trained(train=plain, test=strange) == trained(train=plain)
+    assert (
+        trained(train=plain, validation=strange)
+        == trained(train=plain, test=strange)
+        == trained(train=plain)
+    )
     assert trained(train=plain + strange) != trained(train=plain)
 
 
@@ -63,12 +67,15 @@ def test_two_builds_and_any_blocks_give_the_same_bytes(
     folders = [built(tmp_path / name, corpus) for name in ("one", "two")]
     monkeypatch.setattr("dialog.data.preparation.blocks.BLOCK", 5)
     folders.append(built(tmp_path / "blocks", corpus))
-    one, *others = [{path.name: path.read_bytes() for path in folder.iterdir()} for folder in folders]
+    one, *others = [
+        {path.name: path.read_bytes() for path in folder.iterdir()} for folder in folders
+    ]
     assert {folder.name for folder in folders} == {folders[0].name}
     assert others == [one, one]
     manifest = json.loads(one.pop("manifest.json"))
     assert manifest["files"] == {
-        name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in one.items()
+        name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        for name, data in one.items()
     }
 
 
@@ -83,16 +90,24 @@ def test_two_builds_and_any_blocks_give_the_same_bytes(
         {"component": {"name": "toy", "lower": True}},
     ],
 )
-def test_another_setting_is_another_folder(tmp_path: Path, built: Built, toy: Toys, changed: dict[str, Any]) -> None:
+def test_another_setting_is_another_folder(
+    tmp_path: Path, built: Built, toy: Toys, changed: dict[str, Any]
+) -> None:
     assert built(tmp_path, toy(), **changed) != built(tmp_path, toy())
 
 
 def test_a_tokenizer_file_counts_by_content(tmp_path: Path, built: Built, toy: Toys) -> None:
     def folder(name: str, text: str) -> Path:
         byte_bpe([text] * 2).save(tmp_path / name)
-        return built(tmp_path / "prepared", toy(), tokenizer={"name": "file", "path": str(tmp_path / name)})
+        return built(
+            tmp_path / "prepared", toy(), tokenizer={"name": "file", "path": str(tmp_path / name)}
+        )
 
-    assert folder("here.json", "Hi .") == folder("there.json", "Hi .") != folder("here.json", "Hello .")
+    assert (
+        folder("here.json", "Hi .")
+        == folder("there.json", "Hi .")
+        != folder("here.json", "Hello .")
+    )
 
 
 def test_a_corpus_counts_by_content(tmp_path: Path, built: Built) -> None:
@@ -145,7 +160,9 @@ print(folder, "torch" in sys.modules)
 def test_a_kill_never_looks_finished(tmp_path: Path, moment: str) -> None:
     def run(moment: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", KILLED, str(tmp_path), moment]
-        return subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[3])
+        return subprocess.run(
+            command, capture_output=True, text=True, cwd=Path(__file__).parents[3]
+        )
 
     assert run(moment).returncode == -signal.SIGKILL
     (leftover,) = tmp_path.iterdir()
@@ -201,7 +218,9 @@ def test_files_are_hashed_once_per_process(
     for split in ("train", "validation", "test"):
         Store(folder, split)
     assert built(tmp_path, toy()) == folder
-    assert sorted(hashed) == sorted(path.name for path in folder.iterdir() if path.name != "manifest.json")
+    assert sorted(hashed) == sorted(
+        path.name for path in folder.iterdir() if path.name != "manifest.json"
+    )
 
 
 def test_an_error_leaves_nothing_behind(tmp_path: Path, built: Built, toy: Toys) -> None:
@@ -225,9 +244,13 @@ class Interrupted:
         return self.corpus.fingerprint()
 
 
-def test_a_corpus_that_changes_meanwhile_is_an_error(tmp_path: Path, built: Built, toy: Toys) -> None:
+def test_a_corpus_that_changes_meanwhile_is_an_error(
+    tmp_path: Path, built: Built, toy: Toys
+) -> None:
     corpus = toy(test=[["Hi", "Ho"]])
-    changing = Interrupted(corpus, "test", lambda: corpus.splits["test"].append(["late", "arrival"]))
+    changing = Interrupted(
+        corpus, "test", lambda: corpus.splits["test"].append(["late", "arrival"])
+    )
     with pytest.raises(UserError, match="changed while it was read"):
         built(tmp_path, changing)
     assert list(tmp_path.iterdir()) == []
@@ -238,7 +261,9 @@ def test_the_first_of_two_preparations_wins(tmp_path: Path, built: Built, toy: T
     assert list(tmp_path.iterdir()) == [folder] == [built(tmp_path, toy())]
 
 
-def test_leftovers_beside_complete_data_are_removed(tmp_path: Path, built: Built, toy: Toys) -> None:
+def test_leftovers_beside_complete_data_are_removed(
+    tmp_path: Path, built: Built, toy: Toys
+) -> None:
     folder = built(tmp_path, toy())
     (tmp_path / f".{folder.name}.0123abcd.partial" / "shards").mkdir(parents=True)
     assert built(tmp_path, toy()) == folder

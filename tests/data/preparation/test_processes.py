@@ -1,4 +1,6 @@
-"""Preparation by real processes: environments change no byte, kills leave nothing that looks finished."""
+"""Preparation by real processes: environments change no byte, kills leave nothing that looks
+finished.
+"""
 
 from __future__ import annotations
 
@@ -88,11 +90,24 @@ def cluster(held: Path) -> Iterator[str]:
 
 
 def start(
-    cache: Path, *arguments: str, until: Path = ROOT, stderr: int = subprocess.PIPE, **environment: str
+    cache: Path,
+    *arguments: str,
+    until: Path = ROOT,
+    stderr: int = subprocess.PIPE,
+    **environment: str,
 ) -> subprocess.Popen[str]:
     recipe = ["quickstart/transformer", f"data.corpus={{name: held.Held, until: {until}}}"]
     return subprocess.Popen(
-        [sys.executable, "-m", "dialog", "prepare", *recipe, "data.tokenizer.vocabulary=400", "--json", *arguments],
+        [
+            sys.executable,
+            "-m",
+            "dialog",
+            "prepare",
+            *recipe,
+            "data.tokenizer.vocabulary=400",
+            "--json",
+            *arguments,
+        ],
         stdout=subprocess.PIPE,
         stderr=stderr,
         text=True,
@@ -115,10 +130,16 @@ def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
 
 
 @pytest.mark.usefixtures("held")
-def test_environment_and_workers_change_no_byte(tmp_path: Path, contents: Callable[[Path], object]) -> None:
+def test_environment_and_workers_change_no_byte(
+    tmp_path: Path, contents: Callable[[Path], object]
+) -> None:
     filters = "data.filters=[{name: held.Even}]"
-    one = start(tmp_path / "one", filters, LC_ALL="C", PYTHONHASHSEED="1", TZ="Asia/Tokyo", PYTHONUTF8="0")
-    two = start(tmp_path / "two", filters, "--workers", "3", PYTHONHASHSEED="2", TZ="America/New_York")
+    one = start(
+        tmp_path / "one", filters, LC_ALL="C", PYTHONHASHSEED="1", TZ="Asia/Tokyo", PYTHONUTF8="0"
+    )
+    two = start(
+        tmp_path / "two", filters, "--workers", "3", PYTHONHASHSEED="2", TZ="America/New_York"
+    )
     folder = finish(two)
     assert contents(finish(one)) == contents(folder)
     assert list((tmp_path / "two").iterdir()) == [folder]
@@ -139,7 +160,9 @@ def running(held: Path, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str],
     process.communicate()
 
 
-def test_after_a_kill_of_all_nothing_looks_finished(running: tuple[subprocess.Popen[str], Path], held: Path) -> None:
+def test_after_a_kill_of_all_nothing_looks_finished(
+    running: tuple[subprocess.Popen[str], Path], held: Path
+) -> None:
     process, cache = running
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -176,7 +199,11 @@ def alive(process: int) -> bool:
 
 def workers_of(preparation: int) -> list[int]:
     """Return the processes that a preparation has spawned, without multiprocessing's own."""
-    return [pid for pid in children(preparation) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [
+        pid
+        for pid in children(preparation)
+        if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
 
 
 # ------------------------------------------------------------------ progress
@@ -220,14 +247,18 @@ def test_ray_retries_a_killed_task(
     held: Path, cluster: str, tmp_path: Path, contents: Callable[[Path], object]
 ) -> None:
     until = tmp_path / "until"
-    process = start(tmp_path / "ray", "--engine", "ray", "--workers", "3", until=until, RAY_ADDRESS=cluster)
+    process = start(
+        tmp_path / "ray", "--engine", "ray", "--workers", "3", until=until, RAY_ADDRESS=cluster
+    )
     wait_for(lambda: commands("ray::write_shard"), seconds=120)
     os.kill(commands("ray::write_shard")[0], signal.SIGKILL)
     until.touch()
     assert contents(finish(process)) == contents(finish(start(tmp_path / "here", until=until)))
 
 
-@pytest.mark.parametrize(("dies", "message"), [(False, "f:1: broken"), (True, "Ray lost a task .* --workers")])
+@pytest.mark.parametrize(
+    ("dies", "message"), [(False, "f:1: broken"), (True, "Ray lost a task .* --workers")]
+)
 def test_an_error_in_a_ray_task_is_one_line(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

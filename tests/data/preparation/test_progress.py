@@ -41,7 +41,10 @@ def test_the_total_is_known_once_small_splits_are_read(tmp_path: Path, job: Jobs
     held_out = [(done, None) for done in (0, HELD_OUT, HELD_OUT, 2 * HELD_OUT)]
     for recorder in (whole, *shards):
         assert recorder.reports["tokenising"] == [*held_out, *((done, total) for done in trained)]
-    joined = [min(done, SIZE) for done in range(BLOCK, SIZE + BLOCK, BLOCK)] + [SIZE + HELD_OUT, total]
+    joined = [min(done, SIZE) for done in range(BLOCK, SIZE + BLOCK, BLOCK)] + [
+        SIZE + HELD_OUT,
+        total,
+    ]
     for recorder in (whole, merging):
         assert recorder.reports["joining"] == [(done, total) for done in joined]
 
@@ -51,7 +54,10 @@ def test_each_pass_of_the_draft_reports_its_records(tmp_path: Path, job: Jobs) -
     recorder = Recorder()
     prepare(job(filters=tuple({"name": name} for name in names)), tmp_path, progress=recorder)
     read = [*range(0, SIZE, BLOCK), SIZE]
-    first, again = ([(done, SIZE if later or done == SIZE else None) for done in read] for later in (False, True))
+    first, again = (
+        [(done, SIZE if later or done == SIZE else None) for done in read]
+        for later in (False, True)
+    )
     held_out = [(0, None), (HELD_OUT, HELD_OUT)]
     assert list(recorder.reports.items())[:6] == [
         ("filter drop_duplicates", first),

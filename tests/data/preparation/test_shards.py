@@ -1,4 +1,6 @@
-"""Any number of shards, in any order, gives the same bytes; leftovers are removed, shards in use are not."""
+"""Any number of shards, in any order, gives the same bytes; leftovers are removed, shards in use
+are not.
+"""
 
 from __future__ import annotations
 
@@ -124,13 +126,19 @@ class Growing(BuiltinDialogues):
             yield from (self.dialogue(f"late-{number}", "a", "b") for number in range(self.passes))
 
 
-def test_a_corpus_that_changes_between_passes_is_an_error(tmp_path: Path, job: Jobs, dialogue: Dialogues) -> None:
-    with pytest.raises(UserError, match=r"train: the corpus changed while it was read: .* 129 .* 130"):
+def test_a_corpus_that_changes_between_passes_is_an_error(
+    tmp_path: Path, job: Jobs, dialogue: Dialogues
+) -> None:
+    with pytest.raises(
+        UserError, match=r"train: the corpus changed while it was read: .* 129 .* 130"
+    ):
         prepare(job(Growing("train", dialogue)), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_corpus_that_changes_between_shards_is_an_error(tmp_path: Path, job: Jobs, dialogue: Dialogues) -> None:
+def test_a_corpus_that_changes_between_shards_is_an_error(
+    tmp_path: Path, job: Jobs, dialogue: Dialogues
+) -> None:
     growing = Growing("validation", dialogue)
     for index in range(2):
         prepare_shard(job(growing), tmp_path, index, 2)

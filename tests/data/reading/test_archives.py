@@ -49,15 +49,29 @@ def unpacked(packed: bytes, folder: Path, *patterns: str) -> dict[str, bytes]:
     (folder / "archive").write_bytes(packed)
     target = folder / "target"
     unpack(folder / "archive", patterns, target)
-    return {path.relative_to(target).as_posix(): path.read_bytes() for path in target.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(target).as_posix(): path.read_bytes()
+        for path in target.rglob("*")
+        if path.is_file()
+    }
 
 
 def test_patterns_select_members_of_inner_archives(tmp_path: Path) -> None:
     inner = zip_of(
-        {"train/lines_a.txt": b"a", "train/lines_b.txt": b"b", "train/readme": b"no", "__MACOSX/._x.txt": b""}
+        {
+            "train/lines_a.txt": b"a",
+            "train/lines_b.txt": b"b",
+            "train/readme": b"no",
+            "__MACOSX/._x.txt": b"",
+        }
     )
     packed = zip_of(
-        {"tea/train.zip": inner, "tea/notes.txt": b"n", "tea/sub/": b"", "__MACOSX/tea/._notes.txt": b"junk"}
+        {
+            "tea/train.zip": inner,
+            "tea/notes.txt": b"n",
+            "tea/sub/": b"",
+            "__MACOSX/tea/._notes.txt": b"junk",
+        }
     )
     files = unpacked(packed, tmp_path, "train.zip!train/lines_*.txt", "*.txt")
     assert files == {"train/lines_a.txt": b"a", "train/lines_b.txt": b"b", "notes.txt": b"n"}
@@ -74,11 +88,17 @@ HARMFUL = {
     "parent in a tar": (tar_of({"tea/../../evil.txt": b"evil"}), "points out of the archive"),
     "absolute path": (tar_of({"/tmp/evil.txt": b"evil"}), "points out of the archive"),
     "link": (tar_of({"a.txt": link("a.txt", "/etc/passwd")}), "not a regular file"),
-    "link to a folder": (tar_of({"up": link("up", ".."), "up/../evil.txt": b"evil"}), "points out of the archive"),
+    "link to a folder": (
+        tar_of({"up": link("up", ".."), "up/../evil.txt": b"evil"}),
+        "points out of the archive",
+    ),
     "repeated path": (zip_of({"a/x.txt": b"1", "b/x.txt": b"2"}), "listed twice"),
     "no match": (zip_of({"x.csv": b"1"}), r"holds no \*\.txt"),
     "bomb": (zip_of({"x.txt": bytes(2**22)}), "too large for an archive"),
-    "several bombs": (tar_of({f"{number}.txt": bytes(2**20) for number in range(4)}), "too large for an archive"),
+    "several bombs": (
+        tar_of({f"{number}.txt": bytes(2**20) for number in range(4)}),
+        "too large for an archive",
+    ),
     "no archive": (b"<html>", "cannot be unpacked"),
     "truncated": (tar_of({"x.txt": NOISE})[:-9_999], "cannot be unpacked"),
     "damaged zip": (zip_of({"x.txt": NOISE}).replace(b"\x01", b"\x02"), "cannot be unpacked"),
@@ -86,7 +106,9 @@ HARMFUL = {
 
 
 @pytest.mark.parametrize("name", HARMFUL)
-def test_harmful_archives_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_harmful_archives_are_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     monkeypatch.setattr(archives, "BOMB_SIZE", 2**21)
     packed, message = HARMFUL[name]
     before = {path for path in tmp_path.parent.rglob("*") if tmp_path not in path.parents}

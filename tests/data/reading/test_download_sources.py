@@ -1,4 +1,6 @@
-"""The table of download sources: complete, pinned to checksums and commits, and read by a corpus."""
+"""The table of download sources: complete, pinned to checksums and commits, and read by a
+corpus.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def test_a_source_pins_its_files(corpus: str) -> None:
 
 
 def test_every_checksum_list_belongs_to_a_source() -> None:
-    assert {path.stem for path in CHECKSUMS.iterdir()} == {name for name, source in DOWNLOADS.items() if source.root}
+    assert {path.stem for path in CHECKSUMS.iterdir()} == {
+        name for name, source in DOWNLOADS.items() if source.root
+    }
 
 
 def test_every_source_has_a_corpus() -> None:

@@ -120,7 +120,11 @@ def file(address: str, content: bytes, name: str = "lines.txt") -> RemoteFile:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def download_error(get: Get, *files: RemoteFile) -> str:
@@ -132,7 +136,10 @@ def download_error(get: Get, *files: RemoteFile) -> str:
 
 
 def has_instructions(line: str) -> bool:
-    return all(part in line for part in ("https://example.org/tea", "lines.txt", "data.path=DIR", "DIALOG_DATA"))
+    return all(
+        part in line
+        for part in ("https://example.org/tea", "lines.txt", "data.path=DIR", "DIALOG_DATA")
+    )
 
 
 # ------------------------------------------------------------------ results
@@ -155,11 +162,16 @@ def test_a_git_object_id_is_a_checksum(server: Server, get: Get) -> None:
     assert content(get(RemoteFile((address,), hello, "a"))) == {"a": b"hello\n"}
 
 
-def test_an_archive_is_unpacked_or_nothing_remains(server: Server, get: Get, tmp_path: Path) -> None:
+def test_an_archive_is_unpacked_or_nothing_remains(
+    server: Server, get: Get, tmp_path: Path
+) -> None:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as opened:
         opened.writestr("tea/lines.txt", TEXT)
-    address, checksum = server.serve("/tea.zip", packed.getvalue()), hashlib.sha256(packed.getvalue()).hexdigest()
+    address, checksum = (
+        server.serve("/tea.zip", packed.getvalue()),
+        hashlib.sha256(packed.getvalue()).hexdigest(),
+    )
     error = download_error(get, RemoteFile((address,), checksum, members=("*.txt", "*.csv")))
     assert error == "tea.zip: holds no *.csv"
     assert not (tmp_path / "downloads" / "tea").exists()
@@ -170,7 +182,9 @@ def test_the_next_address_is_tried(server: Server, get: Get) -> None:
     parked = server.serve("/parked", b"<html>This domain is for sale</html>")
     good = server.serve("/good", TEXT)
     checksum = hashlib.sha256(TEXT).hexdigest()
-    assert content(get(RemoteFile((server.root + "/gone", parked, good), checksum, "x"))) == {"x": TEXT}
+    assert content(get(RemoteFile((server.root + "/gone", parked, good), checksum, "x"))) == {
+        "x": TEXT
+    }
     assert server.requests == ["/gone", "/parked", "/good"]
 
 
@@ -181,7 +195,9 @@ def test_a_checksum_list_names_files_below_the_root(
     server.serve("/root/a b/lines.txt", TEXT)
     server.bodies["/root/a%20b/lines.txt"] = TEXT
     (tmp_path / "tea.txt").write_text(f"{hashlib.sha256(TEXT).hexdigest()}  a b/lines.txt\n")
-    monkeypatch.setattr(downloads, "DOWNLOADS", {"tea": DownloadSource("", "", "", root=f"{server.root}/root/")})
+    monkeypatch.setattr(
+        downloads, "DOWNLOADS", {"tea": DownloadSource("", "", "", root=f"{server.root}/root/")}
+    )
     ensure_downloaded("tea", tmp_path / "d" / "tea", tmp_path / "d")
     assert content(tmp_path / "d" / "tea") == {"a b/lines.txt": TEXT}
 
@@ -226,14 +242,18 @@ def test_an_unreachable_server_is_an_error(server: Server, get: Get) -> None:
     assert has_instructions(line)
 
 
-def test_redirects_to_local_files_are_not_followed(server: Server, get: Get, tmp_path: Path) -> None:
+def test_redirects_to_local_files_are_not_followed(
+    server: Server, get: Get, tmp_path: Path
+) -> None:
     (tmp_path / "secret").write_bytes(TEXT)
     server.redirects["/lines"] = (tmp_path / "secret").as_uri()
     download_error(get, file(server.root + "/lines", TEXT))
     assert server.requests == ["/lines"]
 
 
-def test_offline_sends_no_request(server: Server, get: Get, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_offline_sends_no_request(
+    server: Server, get: Get, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("DIALOG_OFFLINE", "1")
     line = download_error(get, file(server.serve("/lines", TEXT), TEXT))
     assert "DIALOG_OFFLINE" in line
@@ -271,7 +291,9 @@ assert len(list((root / "tea").iterdir())) == len(files)
 def start(root: Path, *files: RemoteFile) -> subprocess.Popen[str]:
     """Start another process that downloads the corpus."""
     arguments = [field for file in files for field in (file.addresses[0], file.checksum, file.name)]
-    return subprocess.Popen([sys.executable, "-c", SCRIPT, str(root), *arguments], stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(root), *arguments], stderr=subprocess.PIPE, text=True
+    )
 
 
 def wait_for_request(server: Server, path: str, process: subprocess.Popen[str]) -> None:
@@ -282,8 +304,13 @@ def wait_for_request(server: Server, path: str, process: subprocess.Popen[str]) 
         time.sleep(0.01)
 
 
-def test_a_killed_download_leaves_no_folder_and_resumes(server: Server, get: Get, tmp_path: Path) -> None:
-    files = [file(server.serve(f"/{name}", TEXT + name.encode()), TEXT + name.encode(), name) for name in "abc"]
+def test_a_killed_download_leaves_no_folder_and_resumes(
+    server: Server, get: Get, tmp_path: Path
+) -> None:
+    files = [
+        file(server.serve(f"/{name}", TEXT + name.encode()), TEXT + name.encode(), name)
+        for name in "abc"
+    ]
     server.slow = {"/b"}
     with start(tmp_path / "downloads", *files) as process:
         wait_for_request(server, "/b", process)
@@ -332,8 +359,12 @@ def test_folders_in_order_of_preference(tmp_path: Path, monkeypatch: pytest.Monk
     assert corpus_folder("dailydialog", None, root) == tmp_path / "dailydialog"
 
 
-def test_only_download_folders_are_filled(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(downloads, "DOWNLOADS", {"tea": source(file(server.serve("/lines", TEXT), TEXT))})
+def test_only_download_folders_are_filled(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        downloads, "DOWNLOADS", {"tea": source(file(server.serve("/lines", TEXT), TEXT))}
+    )
     ensure_downloaded("tea", tmp_path / "mine", tmp_path / "downloads")
     ensure_downloaded("tea", None, tmp_path / "downloads")
     ensure_downloaded("coffee", tmp_path / "downloads" / "coffee", tmp_path / "downloads")

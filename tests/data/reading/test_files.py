@@ -24,13 +24,27 @@ def create(folder: Path, *names: str) -> None:
     [
         ("*.csv", ["d.csv.xz", "e.csv"]),
         ("s*/*.csv", ["s1/a.csv", "s1/b.csv.gz", "s2/c.csv"]),
-        ("**/*.csv", ["d.csv.xz", "e.csv", "other/deep/f.csv", "s1/a.csv", "s1/b.csv.gz", "s2/c.csv"]),
+        (
+            "**/*.csv",
+            ["d.csv.xz", "e.csv", "other/deep/f.csv", "s1/a.csv", "s1/b.csv.gz", "s2/c.csv"],
+        ),
     ],
 )
 def test_patterns_match_visible_names(tmp_path: Path, pattern: str, names: list[str]) -> None:
-    create(tmp_path, "s2/c.csv", "s1/b.csv.gz", "s1/a.csv", "e.csv", "d.csv.xz", "other/deep/f.csv", "s1/g.txt")
+    create(
+        tmp_path,
+        "s2/c.csv",
+        "s1/b.csv.gz",
+        "s1/a.csv",
+        "e.csv",
+        "d.csv.xz",
+        "other/deep/f.csv",
+        "s1/g.txt",
+    )
     create(tmp_path, "._e.csv", "s1/._a.csv", ".s3/h.csv", "__MACOSX/._i.csv")
-    assert [path.relative_to(tmp_path).as_posix() for path in find_files(tmp_path, pattern, "hint")] == names
+    assert [
+        path.relative_to(tmp_path).as_posix() for path in find_files(tmp_path, pattern, "hint")
+    ] == names
 
 
 def test_no_match_is_an_error_with_the_hint(tmp_path: Path) -> None:
@@ -41,7 +55,9 @@ def test_no_match_is_an_error_with_the_hint(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["*/*.csv", "**/*.csv"])
-def test_an_unreadable_folder_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: str) -> None:
+def test_an_unreadable_folder_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: str
+) -> None:
     create(tmp_path, "open/a.csv", "closed/b.csv")
     scan = os.scandir
 
@@ -66,7 +82,9 @@ def test_padding_after_xz_streams_is_skipped(tmp_path: Path, zeros: int) -> None
         assert b"".join(read_chunks(packed)) == b"Hi !\n" * content.count(WHOLE)
 
 
-@pytest.mark.parametrize("behind", [b"\0", b"\0" * 6, b"\0" * 4 + b"junk", b"\0" * 5 + WHOLE, b"\0" * (CHUNK + 1)])
+@pytest.mark.parametrize(
+    "behind", [b"\0", b"\0" * 6, b"\0" * 4 + b"junk", b"\0" * 5 + WHOLE, b"\0" * (CHUNK + 1)]
+)
 def test_other_data_after_xz_streams_is_an_error(tmp_path: Path, behind: bytes) -> None:
     (tmp_path / "a.xz").write_bytes(WHOLE + behind)
     with pytest.raises(UserError, match=r"a\.xz cannot be read to its end \(.+\); get it again"):

@@ -15,7 +15,11 @@ from dialog.data.reading.json_text import json_members
 from dialog.errors import UserError
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=12,
 )
@@ -33,12 +37,20 @@ def single_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("single_bytes")
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(values) | st.dictionaries(st.text(), values), st.sampled_from([None, 1]), st.booleans())
-def test_members_equal_those_of_json(tmp_path: Path, whole: object, indent: int | None, raw: bool) -> None:
+@given(
+    st.lists(values) | st.dictionaries(st.text(), values), st.sampled_from([None, 1]), st.booleans()
+)
+def test_members_equal_those_of_json(
+    tmp_path: Path, whole: object, indent: int | None, raw: bool
+) -> None:
     file = tmp_path / "a.json"
     file.write_bytes(json.dumps(whole, indent=indent, ensure_ascii=raw).encode("utf-8", "replace"))
     read = json.loads(file.read_bytes())
-    expected = read.items() if isinstance(read, dict) else ((str(n), value) for n, value in enumerate(read, start=1))
+    expected = (
+        read.items()
+        if isinstance(read, dict)
+        else ((str(n), value) for n, value in enumerate(read, start=1))
+    )
     assert list(json_members(file)) == list(expected)
 
 
@@ -47,7 +59,10 @@ ERRORS = [
     (b"[1,\n 2,\n nil]", "not JSON at line 3, character 2: Expecting value"),
     (b"[1,\n 2\n 3]", "not JSON at line 3, character 2: Expecting ',' delimiter"),
     (b'{"a": [1],\n "b" 2}', "not JSON at line 2, character 6: Expecting ':' delimiter"),
-    (b'{"a": 1, b: 2}', "not JSON at character 10: Expecting property name enclosed in double quotes"),
+    (
+        b'{"a": 1, b: 2}',
+        "not JSON at character 10: Expecting property name enclosed in double quotes",
+    ),
     (b'{"a": 1,\n\n "a": 2}', "a.json:3: not JSON that can be read: the key 'a' is repeated"),
     (b"[1, 2", "not JSON at character 6: Expecting ',' delimiter"),
     (b"[1]\n[2]", "not JSON at line 2, character 1: Extra data"),

@@ -1,4 +1,6 @@
-"""Parquet files written here: the memory that reading takes depends on the file, the rows do not."""
+"""Parquet files written here: the memory that reading takes depends on the file, the rows do
+not.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet, "SMALL_CHUNK", 2**20)
 
 
-def write(file: Path, turns: list[list[object]], kind: pyarrow.DataType | None = None, **settings: object) -> list[Row]:
+def write(
+    file: Path, turns: list[list[object]], kind: pyarrow.DataType | None = None, **settings: object
+) -> list[Row]:
     table = pyarrow.table({"turns": pyarrow.array(turns, kind), "n": range(len(turns))})
     pyarrow_parquet.write_table(table, file, dictionary_pagesize_limit=2**17, **settings)
     return [{"turns": texts} for texts in turns]
@@ -36,9 +40,13 @@ def read(file: Path) -> list[object]:
 
 @pytest.mark.parametrize("compression", ["none", "snappy", "zstd"])
 @pytest.mark.parametrize("repeated", [False, True])
-def test_dictionaries_of_repeated_texts_are_kept(tmp_path: Path, repeated: bool, compression: str) -> None:
+def test_dictionaries_of_repeated_texts_are_kept(
+    tmp_path: Path, repeated: bool, compression: str
+) -> None:
     file = tmp_path / "x.parquet"
-    expected = write(file, [[text] for text in (REPEATED if repeated else DISTINCT)], compression=compression)
+    expected = write(
+        file, [[text] for text in (REPEATED if repeated else DISTINCT)], compression=compression
+    )
     chunk = pyarrow_parquet.ParquetFile(file).metadata.row_group(0).column(0)
     assert chunk.has_dictionary_page
     assert parquet._keeps_dictionary(chunk) == repeated

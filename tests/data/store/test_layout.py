@@ -29,7 +29,9 @@ def test_sources_have_roles_and_an_end() -> None:
 
 
 def test_an_empty_context_is_the_end_token() -> None:
-    source, _ = encode_example(TOKENIZER, replace(EXAMPLE, context=()), max_source=100, max_target=None)
+    source, _ = encode_example(
+        TOKENIZER, replace(EXAMPLE, context=()), max_source=100, max_target=None
+    )
     assert source == [EOS]
 
 
@@ -51,14 +53,25 @@ FACTS = (Turn("A", "red"), Turn("", "hats are green"))
 
 
 def test_facts_come_first_with_their_roles() -> None:
-    source, _ = encode_example(TOKENIZER, replace(EXAMPLE, facts=FACTS), max_source=100, max_target=None)
+    source, _ = encode_example(
+        TOKENIZER, replace(EXAMPLE, facts=FACTS), max_source=100, max_target=None
+    )
     plain, _ = encode_example(TOKENIZER, EXAMPLE, max_source=100, max_target=None)
-    assert source == [SELF, *TOKENIZER.encode("red"), OTHER, *TOKENIZER.encode("hats are green"), *plain]
+    assert source == [
+        SELF,
+        *TOKENIZER.encode("red"),
+        OTHER,
+        *TOKENIZER.encode("hats are green"),
+        *plain,
+    ]
 
 
 @pytest.mark.parametrize("limit", range(1, 30))
 def test_facts_take_at_most_half_of_a_source(limit: int) -> None:
-    facts, turns = [(True, [11, 12]), (False, [13, 14, 15])], [(False, [21, 22, 23, 24]), (True, [25, 26])]
+    facts, turns = (
+        [(True, [11, 12]), (False, [13, 14, 15])],
+        [(False, [21, 22, 23, 24]), (True, [25, 26])],
+    )
     context = source_ids(turns, max_source=99)
     fact_ids = source_ids(facts, max_source=99)[:-1]
     source = source_ids(turns, max_source=limit, facts=facts)
@@ -87,11 +100,14 @@ def test_layout_of_plain_ids() -> None:
     assert target_ids([7, 8], max_target=1) == [BOS, EOS]
 
 
-def aligned(example: Example, *, max_source: int = 1000, tokenizer: Tokenizer = TOKENIZER) -> list[tuple[str, str]]:
+def aligned(
+    example: Example, *, max_source: int = 1000, tokenizer: Tokenizer = TOKENIZER
+) -> list[tuple[str, str]]:
     source, target = encode_example(tokenizer, example, max_source=max_source, max_target=None)
     pairs = alignment(tokenizer, example, max_source=max_source)
     return [
-        (tokenizer.decode([target[1 + t]]).strip(), tokenizer.decode([source[s]]).strip()) for t, s in pairs.items()
+        (tokenizer.decode([target[1 + t]]).strip(), tokenizer.decode([source[s]]).strip())
+        for t, s in pairs.items()
     ]
 
 
@@ -104,7 +120,8 @@ def test_source_positions_follow_the_truncation() -> None:
     whole, _ = encode_example(TOKENIZER, EXAMPLE, max_source=1000, max_target=None)
     for limit in range(1, len(whole) + 1):
         lost = len(whole) - limit
-        expected = {t: s - lost for t, s in {1: 4, 2: 5}.items() if s > lost}  # the first position is a role
+        # the first position is a role
+        expected = {t: s - lost for t, s in {1: 4, 2: 5}.items() if s > lost}
         assert alignment(TOKENIZER, EXAMPLE, max_source=limit) == expected
 
 
@@ -114,10 +131,15 @@ def test_source_positions_include_the_facts(limit: int) -> None:
     whole, _ = encode_example(TOKENIZER, EXAMPLE, max_source=100, max_target=None)
     source, target = encode_example(TOKENIZER, example, max_source=limit, max_target=None)
     pairs = alignment(TOKENIZER, example, max_source=limit)
-    facts = min(limit // 2, len(encode_example(TOKENIZER, example, max_source=100, max_target=None)[0]) - len(whole))
+    facts = min(
+        limit // 2,
+        len(encode_example(TOKENIZER, example, max_source=100, max_target=None)[0]) - len(whole),
+    )
     shift = len(source) - len(whole)  # both have the same end
     assert pairs == {t: s + shift for t, s in {1: 4, 2: 5}.items() if s + shift > facts}
-    assert all(TOKENIZER.decode([source[s]]) == TOKENIZER.decode([target[1 + t]]) for t, s in pairs.items())
+    assert all(
+        TOKENIZER.decode([source[s]]) == TOKENIZER.decode([target[1 + t]]) for t, s in pairs.items()
+    )
 
 
 def test_turns_outside_the_window_are_not_aligned() -> None:
@@ -129,7 +151,13 @@ def test_turns_outside_the_window_are_not_aligned() -> None:
 
 def test_bytes_of_a_character_align_in_order() -> None:
     bare = byte_bpe([], vocabulary=262)
-    example = Example("d#1", "d", (Turn("A", "x日本"),), Turn("B", "本日", (Copy(0, 1, 0, 2), Copy(1, 2, 0, 1))), 0)
+    example = Example(
+        "d#1",
+        "d",
+        (Turn("A", "x日本"),),
+        Turn("B", "本日", (Copy(0, 1, 0, 2), Copy(1, 2, 0, 1))),
+        0,
+    )
     assert alignment(bare, example, max_source=99) == {0: 5, 1: 6, 2: 7, 3: 2, 4: 3, 5: 4}
 
 
@@ -144,6 +172,7 @@ def test_the_builtin_corpus_aligns_by_words() -> None:
         whole = [(target, source) for target, source in pairs if target == source]
         assert pairs
         assert all(
-            source.startswith(target) or target.startswith(source) or target in source for target, source in pairs
+            source.startswith(target) or target.startswith(source) or target in source
+            for target, source in pairs
         )
         assert len(whole) >= len(pairs) / 2

@@ -38,7 +38,9 @@ def test_rows_are_sorted_by_rounded_lengths(lengths: list[tuple[int, int]]) -> N
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 100])
-def test_chunks_on_disk_give_the_same_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+def test_chunks_on_disk_give_the_same_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
     pairs = np.random.default_rng(0).integers(1, 90, size=(100, 2))
     pairs.astype("<i4").tofile(tmp_path / "train.lengths.bin")
     whole = lists(by_length(*pairs.T))

@@ -68,14 +68,19 @@ def test_each_example_once_in_equal_numbers_of_full_batches(case: Case, epoch: i
     try:
         ranks = case.ranks(epoch)
     except UserError:
-        whole, group = case._replace(world=1, accumulate=1).ranks(epoch)[0], case.world * case.accumulate
+        whole, group = (
+            case._replace(world=1, accumulate=1).ranks(epoch)[0],
+            case.world * case.accumulate,
+        )
         assert -(-len(whole) // group) * group > len(case.sources), "a division exists"
         return
     rows = np.concatenate([rows for batches in ranks for rows in batches])
     assert sorted(rows.tolist()) == list(range(len(case.sources)))
     assert len({len(batches) for batches in ranks}) == 1
     assert len(ranks[0]) % case.accumulate == 0
-    assert all(len(rows) == 1 or case.cost(rows) <= case.budget for batches in ranks for rows in batches)
+    assert all(
+        len(rows) == 1 or case.cost(rows) <= case.budget for batches in ranks for rows in batches
+    )
     assert {len(batches) for later in range(4) for batches in case.ranks(later)} == {len(ranks[0])}
 
 
@@ -87,7 +92,10 @@ def test_a_step_depends_on_world_times_accumulate(case: Case, epoch: int) -> Non
         ranks = case._replace(world=world, accumulate=accumulate).ranks(epoch)
         flat = [[rows.tolist() for rows in batches] for batches in ranks]
         length = len(flat[0]) // accumulate
-        parts = [[batches[step * accumulate : (step + 1) * accumulate] for batches in flat] for step in range(length)]
+        parts = [
+            [batches[step * accumulate : (step + 1) * accumulate] for batches in flat]
+            for step in range(length)
+        ]
         return [sorted(rows for batches in step for rows in batches) for step in parts]
 
     try:
@@ -136,7 +144,9 @@ def test_rows_longer_than_the_budget_are_alone(sources: list[int], budget: int) 
 def realistic(count: int) -> tuple[Integers, Integers]:
     """Return lengths like three turns and a reply of everyday conversation, with long tails."""
     random = np.random.default_rng(0)
-    turns = np.minimum(np.maximum(1, random.lognormal(2.4, 0.7, size=(count, 4)).astype(np.int64)), 200)
+    turns = np.minimum(
+        np.maximum(1, random.lognormal(2.4, 0.7, size=(count, 4)).astype(np.int64)), 200
+    )
     context = np.arange(count) % 8
     sources = sum(np.where(context > turn, turns[:, turn] + 1, 0) for turn in range(3)) + 1
     return np.minimum(sources, 256), turns[:, 3] + 1
@@ -159,17 +169,24 @@ def test_epochs_and_seeds_shuffle_differently() -> None:
 
     def mates(rows: list[Integers]) -> set[tuple[int, int]]:
         pairs = (
-            (min(pair), max(pair)) for batch in rows for pair in zip(batch[1:].tolist(), batch.tolist(), strict=False)
+            (min(pair), max(pair))
+            for batch in rows
+            for pair in zip(batch[1:].tolist(), batch.tolist(), strict=False)
         )
         return set(pairs)
 
     (first,), (second,), (other,) = case.ranks(0), case.ranks(1), case._replace(seed=1).ranks(0)
     for later in (second, other):
         assert len(mates(first) & mates(later)) < 0.2 * len(mates(first))
-        batches = [frozenset(rows.tolist()) for rows in first], {frozenset(rows.tolist()) for rows in later}
+        batches = (
+            [frozenset(rows.tolist()) for rows in first],
+            {frozenset(rows.tolist()) for rows in later},
+        )
         assert sum(batch in batches[1] for batch in batches[0]) < 0.2 * len(batches[0])
     by_length = [case.sources[rows].max() for rows in first]
-    assert abs(np.corrcoef(by_length, np.arange(len(by_length)))[0, 1]) < 0.2, "batches come in order of length"
+    assert abs(np.corrcoef(by_length, np.arange(len(by_length)))[0, 1]) < 0.2, (
+        "batches come in order of length"
+    )
 
 
 def test_ranks_get_batches_of_like_cost_at_a_step() -> None:
@@ -183,9 +200,14 @@ def test_too_few_examples_are_an_error() -> None:
     ones = np.ones(3, dtype=np.int64)
     with pytest.raises(UserError, match=r"3 examples are too few for 4 processes"):
         Plan(by_length(ones, ones), budget=10, world=4)
-    with pytest.raises(UserError, match=r"3 examples .* 2 x 2 batches per step; .* trainer\.accumulate_grad_batches"):
+    with pytest.raises(
+        UserError,
+        match=r"3 examples .* 2 x 2 batches per step; .* trainer\.accumulate_grad_batches",
+    ):
         Plan(by_length(ones, ones), budget=10, world=2, accumulate=2)
-    with pytest.raises(UserError, match=r"data\.batch_tokens: 3 examples in 3 batches .* steps of 2 batches each"):
+    with pytest.raises(
+        UserError, match=r"data\.batch_tokens: 3 examples in 3 batches .* steps of 2 batches each"
+    ):
         Plan(by_length(ones, ones), budget=2, world=2)
 
 
@@ -210,22 +232,35 @@ def test_memory_does_not_grow_with_the_rows() -> None:
 def test_batches_by_examples_have_equal_size(case: Case, grouping: str, examples: int) -> None:
     classes = grouped(by_length(case.sources, case.targets), grouping)
     plans = [
-        Plan(classes, budget=1, examples=examples, seed=case.seed, epoch=epoch, shuffle=True) for epoch in range(2)
+        Plan(classes, budget=1, examples=examples, seed=case.seed, epoch=epoch, shuffle=True)
+        for epoch in range(2)
     ]
     for plan in plans:
         batches = list(plan.batches())
         assert sorted(np.concatenate(batches).tolist()) == list(range(len(case.sources)))
-        assert sorted(map(len, batches), reverse=True)[: len(batches) - 1] == [examples] * (len(batches) - 1)
+        assert sorted(map(len, batches), reverse=True)[: len(batches) - 1] == [examples] * (
+            len(batches) - 1
+        )
         assert plan.padded >= sum(map(case.cost, batches))
 
 
 def test_grouping_decides_which_lengths_share_a_batch() -> None:
-    sources, targets = (column.ravel() for column in np.meshgrid(np.arange(1, 9), np.tile(np.arange(1, 9), 8)))
+    sources, targets = (
+        column.ravel() for column in np.meshgrid(np.arange(1, 9), np.tile(np.arange(1, 9), 8))
+    )
     spreads = {}
     for grouping in GROUPINGS:
-        plan = Plan(grouped(by_length(sources, targets), grouping), budget=1, examples=8, seed=1, shuffle=True)
+        plan = Plan(
+            grouped(by_length(sources, targets), grouping),
+            budget=1,
+            examples=8,
+            seed=1,
+            shuffle=True,
+        )
         batches = list(plan.batches())
-        spreads[grouping] = [np.mean([np.ptp(lengths[rows]) for rows in batches]) for lengths in (sources, targets)]
+        spreads[grouping] = [
+            np.mean([np.ptp(lengths[rows]) for rows in batches]) for lengths in (sources, targets)
+        ]
     assert spreads["both"] == [0, 0]
     assert spreads["source"][0] == 0
     assert min(spreads["source"][1], *spreads["none"]) > 4

@@ -1,4 +1,6 @@
-"""ParlAI's layout of a source: turns with one `<unk>` between them, and the silence before the first turn."""
+"""ParlAI's layout of a source: turns with one `<unk>` between them, and the silence before the
+first turn.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ Toys = Callable[..., Corpus]
         (9, FACTS, [20, UNK, 21, UNK, UNK, 12, UNK, 13, 14]),
     ],
 )
-def test_source_by_hand(limit: int, facts: list[tuple[bool, list[int]]], expected: list[int]) -> None:
+def test_source_by_hand(
+    limit: int, facts: list[tuple[bool, list[int]]], expected: list[int]
+) -> None:
     source = source_ids(TURNS, max_source=limit, facts=facts, layout=SEPARATED)
     assert source == expected
 
@@ -59,7 +63,9 @@ def test_silence_precedes_the_first_speakers_responses_only() -> None:
     silence, a, b, c = (tokenizer.encode(text) for text in ("SILENCE", "a b", "c", "d"))
     assert found == [silence, a, [*silence, UNK, *a, UNK, *b]]
     assert c not in found
-    responder = Responder(None, tokenizer, 99, GenerationConfig(), layout=SEPARATED, silence="SILENCE")
+    responder = Responder(
+        None, tokenizer, 99, GenerationConfig(), layout=SEPARATED, silence="SILENCE"
+    )
     contexts: list[list[str]] = [[], ["a b"], ["a b", "c"]]
     assert [responder.encode(responder.example(context))[0] for context in contexts] == found
 
@@ -69,9 +75,17 @@ def test_silence_precedes_the_first_speakers_responses_only() -> None:
 def test_stored_rows_are_the_encoded_examples(
     tmp_path: Path, built: Built, toy: Toys, max_source: int, silence: str | None
 ) -> None:
-    for corpus in (toy(train=[["a b", "\u200b", "c", "d e f " * 9], ["alone"]]), BuiltinDialogues(size=30)):
+    for corpus in (
+        toy(train=[["a b", "\u200b", "c", "d e f " * 9], ["alone"]]),
+        BuiltinDialogues(size=30),
+    ):
         rules = ExampleRules(4, first_turns=True, silence=silence)
-        changed = {"context_turns": 4, "first_turns": True, "silence": silence, "max_source": max_source}
+        changed = {
+            "context_turns": 4,
+            "first_turns": True,
+            "silence": silence,
+            "max_source": max_source,
+        }
         store = Store(built(tmp_path, corpus, **changed, layout=SEPARATED), "train")
         limits = {"max_source": max_source, "max_target": 9}
         expected = [
@@ -83,17 +97,23 @@ def test_stored_rows_are_the_encoded_examples(
         assert batch.source.tolist() == whole.source.tolist()
         assert batch.target.tolist() == whole.target.tolist()
         assert store.lengths[:, 0].tolist() == [len(source) for source, _ in expected]
-        assert [store.source(row).tolist() for row in range(5)] == [source for source, _ in expected[:5]]
+        assert [store.source(row).tolist() for row in range(5)] == [
+            source for source, _ in expected[:5]
+        ]
 
 
 def test_alignment_points_to_the_copied_tokens() -> None:
     corpus = BuiltinDialogues(size=30, memory=1)
     rules = ExampleRules(None, first_turns=False)
-    tokenizer = byte_bpe([turn.text for entry in corpus.dialogues("train") for turn in entry.turns], vocabulary=500)
+    tokenizer = byte_bpe(
+        [turn.text for entry in corpus.dialogues("train") for turn in entry.turns], vocabulary=500
+    )
     pairs = 0
     for example in examples(corpus.dialogues("train"), rules, Counter()):
         for limit in (20, 400):
-            source, target = encode_example(tokenizer, example, max_source=limit, max_target=None, layout=SEPARATED)
+            source, target = encode_example(
+                tokenizer, example, max_source=limit, max_target=None, layout=SEPARATED
+            )
             aligned = alignment(tokenizer, example, max_source=limit, layout=SEPARATED)
             pairs += sum(source[place] == target[1 + token] for token, place in aligned.items())
             assert all(0 <= place < len(source) for place in aligned.values())

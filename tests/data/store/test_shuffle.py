@@ -16,10 +16,14 @@ Integers = NDArray[np.int64]
 def permutations(size: int, *, count: int) -> Integers:
     """Return the permutations of a range in `count` epochs [count, size]."""
     nothing, places = np.zeros(size, dtype=np.int64), np.arange(size)
-    return np.stack([Shuffle(np.array([size]), seed=7, epoch=epoch)(nothing, places) for epoch in range(count)])
+    return np.stack(
+        [Shuffle(np.array([size]), seed=7, epoch=epoch)(nothing, places) for epoch in range(count)]
+    )
 
 
-@given(st.lists(st.integers(1, 300), min_size=1, max_size=4), st.integers(0, 2**63), st.integers(0, 99))
+@given(
+    st.lists(st.integers(1, 300), min_size=1, max_size=4), st.integers(0, 2**63), st.integers(0, 99)
+)
 def test_each_range_is_permuted(sizes: list[int], seed: int, epoch: int) -> None:
     shuffle = Shuffle(np.array(sizes), seed=seed, epoch=epoch)
     for which, size in enumerate(sizes):
@@ -28,7 +32,9 @@ def test_each_range_is_permuted(sizes: list[int], seed: int, epoch: int) -> None
 
 
 @given(st.lists(st.integers(1, 2**40), min_size=1, max_size=5), st.integers(0, 9), st.data())
-def test_elements_are_independent_of_each_other(sizes: list[int], epoch: int, data: st.DataObject) -> None:
+def test_elements_are_independent_of_each_other(
+    sizes: list[int], epoch: int, data: st.DataObject
+) -> None:
     shuffle = Shuffle(np.array(sizes), seed=1, epoch=epoch)
     which = np.array(data.draw(st.lists(st.integers(0, len(sizes) - 1), min_size=1, max_size=9)))
     places = np.array([data.draw(st.integers(0, sizes[index] - 1)) for index in which])

@@ -12,16 +12,22 @@ FIRST = 100
 
 
 @given(LENGTHS, LENGTHS, st.integers(1, 24), st.sampled_from(LAYOUTS))
-def test_lines_agree_with_marked_tokens(facts: list[int], turns: list[int], limit: int, layout: str) -> None:
+def test_lines_agree_with_marked_tokens(
+    facts: list[int], turns: list[int], limit: int, layout: str
+) -> None:
     marked = [(True, [FIRST + line] * length) for line, length in enumerate([*facts, *turns])]
-    ids = source_ids(marked[len(facts) :], max_source=limit, facts=marked[: len(facts)], layout=layout)
+    ids = source_ids(
+        marked[len(facts) :], max_source=limit, facts=marked[: len(facts)], layout=layout
+    )
     located = lines_of_source(facts, turns, max_source=limit, layout=layout)
     assert located.separators == [token in (SELF, OTHER, UNK) for token in ids]
     assert [line for line, token in zip(located.lines, ids, strict=True) if token >= FIRST] == [
         token - FIRST for token in ids if token >= FIRST
     ]
     assert [place for place, token in enumerate(ids) if token == EOS] == [
-        place for place, line in enumerate(located.lines) if line < 0 and not located.separators[place]
+        place
+        for place, line in enumerate(located.lines)
+        if line < 0 and not located.separators[place]
     ]
     assert located.dropped == sum(facts) + sum(turns) - sum(token >= FIRST for token in ids)
 

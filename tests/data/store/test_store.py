@@ -54,17 +54,23 @@ def test_rows_are_the_examples_of_the_text(
     for split in SPLITS:
         store = Store(folder, split)
         counts: Counter[str] = Counter()
-        expected = list(examples(corpus.dialogues(split), ExampleRules(2, first_turns=first_turns), counts))
+        expected = list(
+            examples(corpus.dialogues(split), ExampleRules(2, first_turns=first_turns), counts)
+        )
         assert len(store) == len(expected) > 0
         max_target = 9 if split == "train" else None
         for row, example in enumerate(expected):
-            source, target = encode_example(tokenizer, example, max_source=24, max_target=max_target)
+            source, target = encode_example(
+                tokenizer, example, max_source=24, max_target=max_target
+            )
             assert store.source(row).tolist() == source
             assert store.target(row).tolist() == target
             assert store.lengths[row].tolist() == [len(source), len(target) - 1]
             assert store.target_bytes([row]) == len(example.response.text.encode())
         assert (+counts).items() <= store.counts.items()
-        assert [store.counts["source tokens"], store.counts["target tokens"]] == store.lengths.sum(0).tolist()
+        assert [store.counts["source tokens"], store.counts["target tokens"]] == store.lengths.sum(
+            0
+        ).tolist()
         assert store.counts["target bytes"] == store.target_bytes(range(len(store)))
         assert sorted(store.classes.order.tolist()) == list(range(len(store)))
 
@@ -107,11 +113,15 @@ def test_batches_hold_the_rows(tmp_path: Path, built: Built) -> None:
     rows = [5, 0, 17]
     batch = store.batch(np.array(rows))
     assert batch.rows.tolist() == rows
-    expected = collate([(store.source(row).tolist(), store.target(row).tolist()) for row in rows], rows)
+    expected = collate(
+        [(store.source(row).tolist(), store.target(row).tolist()) for row in rows], rows
+    )
     assert (batch.source == expected.source).all()
     assert (batch.target == expected.target).all()
     assert batch.source_tokens == int((batch.source != PAD).sum()) == store.lengths[rows, 0].sum()
-    assert batch.target_tokens == int((batch.target != PAD).sum()) - 3 == store.lengths[rows, 1].sum()
+    assert (
+        batch.target_tokens == int((batch.target != PAD).sum()) - 3 == store.lengths[rows, 1].sum()
+    )
 
 
 texts = st.text("ab é日", min_size=1, max_size=9).filter(str.strip)
@@ -134,7 +144,14 @@ class Same:
 
 
 @settings(max_examples=40)
-@given(dialogues, st.integers(0, 4), st.integers(1, 60), st.integers(1, 12), st.integers(1, 9), st.randoms())
+@given(
+    dialogues,
+    st.integers(0, 4),
+    st.integers(1, 60),
+    st.integers(1, 12),
+    st.integers(1, 9),
+    st.randoms(),
+)
 def test_batches_are_the_encoded_texts(
     built: Built,
     dialogues: list[Dialogue],
@@ -152,27 +169,45 @@ def test_batches_are_the_encoded_texts(
         folder = built(Path(root), Same(dialogues), tokenizer=tokenizer, first_turns=True, **limits)
         for split in ("train", "test"):
             store = Store(folder, split)
-            expected = list(examples(dialogues, ExampleRules(context_turns, first_turns=True), Counter()))
+            expected = list(
+                examples(dialogues, ExampleRules(context_turns, first_turns=True), Counter())
+            )
             most = max_target if split == "train" else None
-            pairs = [encode_example(store.tokenizer, one, max_source=max_source, max_target=most) for one in expected]
-            whole = [encode_example(store.tokenizer, one, max_source=10**6, max_target=None) for one in expected]
+            pairs = [
+                encode_example(store.tokenizer, one, max_source=max_source, max_target=most)
+                for one in expected
+            ]
+            whole = [
+                encode_example(store.tokenizer, one, max_source=10**6, max_target=None)
+                for one in expected
+            ]
             rows = random.choices(range(len(expected)), k=5)
             lengths = [facts_length(store, expected[row], max_source) for row in rows]
             target_bytes = store.target_bytes(rows)
             batch = with_turn_shape(
-                collate([pairs[row] for row in rows], rows, facts=lengths, target_bytes=target_bytes)
+                collate(
+                    [pairs[row] for row in rows], rows, facts=lengths, target_bytes=target_bytes
+                )
             )
             for one, other in zip(store.batch(rows), batch, strict=True):
                 assert torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
-            assert store.lengths.tolist() == [[len(source), len(target) - 1] for source, target in pairs]
-            truncated = [len(source) < len(full) for (source, _), (full, _) in zip(pairs, whole, strict=True)]
+            assert store.lengths.tolist() == [
+                [len(source), len(target) - 1] for source, target in pairs
+            ]
+            truncated = [
+                len(source) < len(full) for (source, _), (full, _) in zip(pairs, whole, strict=True)
+            ]
             assert store.counts.get("truncated: source", 0) == sum(truncated)
-            assert store.counts.get("facts", 0) == sum(len(dialogue.facts) for dialogue in dialogues)
+            assert store.counts.get("facts", 0) == sum(
+                len(dialogue.facts) for dialogue in dialogues
+            )
 
 
 def facts_length(store: Store, example: Example, max_source: int) -> int:
     """Ids of the facts of a source, roles included, truncated to half of the source."""
-    return min(sum(1 + len(store.tokenizer.encode(fact.text)) for fact in example.facts), max_source // 2)
+    return min(
+        sum(1 + len(store.tokenizer.encode(fact.text)) for fact in example.facts), max_source // 2
+    )
 
 
 def test_facts_of_all_speakers_are_stored_once(tmp_path: Path, built: Built) -> None:
@@ -196,7 +231,9 @@ def test_facts_are_read_once_for_each_speaker() -> None:
     def reads(number: int) -> int:
         Counted.reads = 0
         turns = tuple(Turn("AB"[place % 2], "Hi .") for place in range(number))
-        dialogue = Dialogue("d", turns, facts=Counted([Turn("", "Be kind ."), Turn("A", "I knit .")]))
+        dialogue = Dialogue(
+            "d", turns, facts=Counted([Turn("", "Be kind ."), Turn("A", "I knit .")])
+        )
         chosen = DialogueWindows(dialogue, [(0, response) for response in range(1, number)])
         encode([chosen], byte_bpe(["Hi ."], vocabulary=300), Limits(24, 9), train=True)
         return Counted.reads

@@ -24,13 +24,17 @@ from dialog.data.text_matching.fingerprints import (
 
 utterances = st.sampled_from(["", "a", "b", "A !", "a b", "b a"])
 dialogues = st.builds(
-    lambda turns, facts: (tuple(Turn("A", text) for text in turns), tuple(Turn("", text) for text in facts)),
+    lambda turns, facts: (
+        tuple(Turn("A", text) for text in turns),
+        tuple(Turn("", text) for text in facts),
+    ),
     st.lists(utterances, max_size=5),
     st.lists(utterances, max_size=2),
 )
 corpora = st.lists(dialogues, max_size=8).map(
     lambda all_turns: [
-        Dialogue(f"d{number}", turns, facts=facts) for number, (turns, facts) in zip(count(), all_turns, strict=False)
+        Dialogue(f"d{number}", turns, facts=facts)
+        for number, (turns, facts) in zip(count(), all_turns, strict=False)
     ]
 )
 
@@ -70,18 +74,20 @@ def test_verbatim_ignores_white_space_only() -> None:
 
 
 @given(corpora)
-def test_history_hashes_are_equal_iff_facts_and_turns_are(corpus: list[Dialogue]) -> None:
-    hashes, histories = DialogueHashes(collapse_whitespace), []
+def test_context_hashes_are_equal_iff_facts_and_turns_are(corpus: list[Dialogue]) -> None:
+    hashes, contexts = DialogueHashes(collapse_whitespace), []
     for dialogue in corpus:
         hashes.add(dialogue)
         facts = [(fact.speaker, collapse_whitespace(fact.text)) for fact in dialogue.facts]
         turns = [collapse_whitespace(turn.text) for turn in dialogue.turns]
-        histories += [(facts, turns[: end + 1]) for end in range(len(turns))]
-    history_hashes = hashes.histories()
-    assert len(history_hashes) == len(histories) == len(hashes.turns)
-    for one in range(len(histories)):
+        contexts += [(facts, turns[: end + 1]) for end in range(len(turns))]
+    context_hashes = hashes.contexts()
+    assert len(context_hashes) == len(contexts) == len(hashes.turns)
+    for one in range(len(contexts)):
         for other in range(one):
-            assert (history_hashes[one] == history_hashes[other]) == (histories[one] == histories[other])
+            assert (context_hashes[one] == context_hashes[other]) == (
+                contexts[one] == contexts[other]
+            )
 
 
 @given(corpora)
@@ -91,11 +97,17 @@ def test_replies_are_all_turns_but_the_first(corpus: list[Dialogue]) -> None:
     for dialogue in corpus:
         hashes.add(dialogue)
         is_first += [index == 0 for index in range(len(dialogue.turns))]
-    assert hashes.reply_positions.tolist() == [position for position, first in enumerate(is_first) if not first]
+    assert hashes.reply_positions.tolist() == [
+        position for position, first in enumerate(is_first) if not first
+    ]
     assert np.diff(hashes.offsets).tolist() == [len(dialogue.turns) for dialogue in corpus]
 
 
 @given(st.lists(utterances), st.lists(utterances))
 def test_contained_in_and_repeats_earlier(texts: list[str], others: list[str]) -> None:
-    assert contained_in(hash_texts(texts), np.unique(hash_texts(others))).tolist() == [text in others for text in texts]
-    assert repeats_earlier(hash_texts(texts)).tolist() == [text in texts[:at] for at, text in enumerate(texts)]
+    assert contained_in(hash_texts(texts), np.unique(hash_texts(others))).tolist() == [
+        text in others for text in texts
+    ]
+    assert repeats_earlier(hash_texts(texts)).tolist() == [
+        text in texts[:at] for at, text in enumerate(texts)
+    ]

@@ -10,9 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dialog.data.dialogue import Dialogue, Turn
-from dialog.data.text_matching.leaks import LeakDetector, has_leak, hash_all_long_pairs, hash_long_pairs
+from dialog.data.text_matching.leaks import (
+    LeakDetector,
+    has_leak,
+    hash_all_long_pairs,
+    hash_long_pairs,
+)
 
-LONG = ["I will take the red one .", "i will take the red one", "See you in the park , then !", "Where is it , sir ?"]
+LONG = [
+    "I will take the red one .",
+    "i will take the red one",
+    "See you in the park , then !",
+    "Where is it , sir ?",
+]
 SHORT = ["Thank you .", "Of course not .", "thank you", "...", "No ."]
 utterances = st.sampled_from(LONG + SHORT)
 dialogues = st.lists(st.lists(utterances, min_size=1, max_size=4), max_size=5).map(
@@ -39,10 +49,16 @@ def test_a_dialogue_leaks_if_it_shares_a_long_pair(
     hashes = hash_all_long_pairs(evaluated, minimum)
     assert [has_leak(dialogue, hashes, minimum) for dialogue in training] == leaking
     detector = LeakDetector(iter(evaluated), minimum)
-    assert [detector.add_training(hash_long_pairs(dialogue, minimum)) for dialogue in training] == leaking
-    leaked = [dialogue.id for dialogue in evaluated if long_pairs(dialogue, minimum) & training_pairs]
+    assert [
+        detector.add_training(hash_long_pairs(dialogue, minimum)) for dialogue in training
+    ] == leaking
+    leaked = [
+        dialogue.id for dialogue in evaluated if long_pairs(dialogue, minimum) & training_pairs
+    ]
     assert detector.report().leaked == leaked
-    assert detector.report().clean == [dialogue.id for dialogue in evaluated if dialogue.id not in leaked]
+    assert detector.report().clean == [
+        dialogue.id for dialogue in evaluated if dialogue.id not in leaked
+    ]
 
 
 def test_order_matters_and_short_responses_do_not_leak() -> None:

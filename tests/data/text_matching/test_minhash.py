@@ -15,9 +15,19 @@ def text(id: str, word: str, end: str = "") -> ShingledText:
 
 def test_a_near_duplicate_is_reported_with_its_first_text() -> None:
     detector = RepeatDetector()
-    for shingled in (text("1", "a"), text("2", "b"), text("3", "a", "so"), text("4", "a", "or"), text("5", "b")):
+    for shingled in (
+        text("1", "a"),
+        text("2", "b"),
+        text("3", "a", "so"),
+        text("4", "a", "or"),
+        text("5", "b"),
+    ):
         detector.compare(shingled)
-    assert [(id, earlier) for id, earlier, _ in detector.near] == [("3", "1"), ("4", "1"), ("5", "2")]
+    assert [(id, earlier) for id, earlier, _ in detector.near] == [
+        ("3", "1"),
+        ("4", "1"),
+        ("5", "2"),
+    ]
     assert detector.near[-1][2] == 1.0
     assert detector.compared == 5
 

@@ -1,4 +1,6 @@
-"""BPE-dropout: the text is unchanged, probabilities 0 and 1 are exact, others follow the paper's algorithm."""
+"""BPE-dropout: the text is unchanged, probabilities 0 and 1 are exact, others follow the paper's
+algorithm.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,29 @@ TEXTS = [
 BYTES = byte_bpe(TEXTS, vocabulary=400)
 MERGES, SYMBOLS = read_merges(BYTES)
 
-parts = ["station", " behind", " the", " market", "streets", " 書店", "👋", "Käse", " ", "\n", "x", "'s"]
+parts = [
+    "station",
+    " behind",
+    " the",
+    " market",
+    "streets",
+    " 書店",
+    "👋",
+    "Käse",
+    " ",
+    "\n",
+    "x",
+    "'s",
+]
 texts = st.lists(st.one_of(st.sampled_from(parts), st.text(max_size=3)), max_size=8).map("".join)
 valid_texts = texts.map(lambda text: text.encode("utf-8", "ignore").decode())
 probabilities = st.sampled_from([0.0, 0.1, 0.5, 0.9, 1.0])
 
 
 def reference_merges(symbols: list[int], dropped: list[int]) -> list[int]:
-    """Algorithm 1 of the paper, given per step the number of possible merges dropped before one is applied."""
+    """Algorithm 1 of the paper, given per step the number of possible merges dropped before one is
+    applied.
+    """
     symbols = list(symbols)
     for number in dropped:
         pairs = enumerate(pairwise(symbols))
@@ -68,7 +85,10 @@ def test_merging_in_order_equals_the_library(text: str) -> None:
         assert tuple(apply_merges(symbols, MERGES, [0] * len(symbols))) == word_ids
 
 
-@given(st.lists(st.sampled_from(sorted({part for pair in MERGES for part in pair})), max_size=12), st.data())
+@given(
+    st.lists(st.sampled_from(sorted({part for pair in MERGES for part in pair})), max_size=12),
+    st.data(),
+)
 def test_merges_equal_those_of_the_paper(symbols: list[int], data: st.DataObject) -> None:
     dropped = data.draw(st.lists(st.integers(0, 3), min_size=len(symbols), max_size=len(symbols)))
     assert apply_merges(symbols, MERGES, dropped) == reference_merges(symbols, dropped)
@@ -94,7 +114,9 @@ def test_the_random_state_determines_the_draw() -> None:
 
 @settings(max_examples=50)
 @given(valid_texts, probabilities, st.data())
-def test_truncated_turns_keep_their_text(text: str, probability: float, data: st.DataObject) -> None:
+def test_truncated_turns_keep_their_text(
+    text: str, probability: float, data: st.DataObject
+) -> None:
     ids = BpeDropout(BYTES, 0.5)(BYTES.encode(text), np.random.default_rng(0))
     truncated = [*ids[: data.draw(st.integers(0, len(ids)))], SELF, UNK]
     drawn = BpeDropout(BYTES, probability)(truncated, np.random.default_rng(0))
@@ -111,7 +133,9 @@ def test_suffixes_and_prefixes_of_a_tokenizer_file(tmp_path: Path) -> None:
     for affix in ({"end_of_word_suffix": "</w>"}, {"continuing_subword_prefix": "##"}):
         library = tokenizers.Tokenizer(models.BPE(unk_token="<unk>", **affix))
         library.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-        library.decoder = decoders.BPEDecoder() if "end_of_word_suffix" in affix else decoders.WordPiece()
+        library.decoder = (
+            decoders.BPEDecoder() if "end_of_word_suffix" in affix else decoders.WordPiece()
+        )
         trainer = trainers.BpeTrainer(special_tokens=["<unk>"], show_progress=False, **affix)
         library.train_from_iterator(TEXTS, trainer)
         library.save(str(tmp_path / "user.json"))
@@ -124,7 +148,9 @@ def test_suffixes_and_prefixes_of_a_tokenizer_file(tmp_path: Path) -> None:
 
 
 def test_other_models_are_an_error() -> None:
-    with pytest.raises(UserError, match=r"data\.bpe_dropout is for BPE, and this tokenizer is WordLevel"):
+    with pytest.raises(
+        UserError, match=r"data\.bpe_dropout is for BPE, and this tokenizer is WordLevel"
+    ):
         BpeDropout(word(TEXTS), 0.1)
 
 

@@ -1,4 +1,6 @@
-"""Trained tokenizers: round trips, unknown tokens, spans, vocabularies, and other readers of their files."""
+"""Trained tokenizers: round trips, unknown tokens, spans, vocabularies, and other readers of their
+files.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dialog.data.tokenizers import TOKENIZERS, byte_bpe, characters, word
-from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD, SELF, SMALLEST_VOCABULARY, SPECIAL_TOKENS, UNK, Tokenizer
+from dialog.data.tokenizers.tokenizer import (
+    BOS,
+    EOS,
+    PAD,
+    SELF,
+    SMALLEST_VOCABULARY,
+    SPECIAL_TOKENS,
+    UNK,
+    Tokenizer,
+)
 from dialog.errors import UserError
 
 TEXTS = [
@@ -29,8 +40,11 @@ LEARNED = {name: learn(TEXTS) for name, learn in TOKENIZERS.items() if name != "
 PUBLISHED = word(TEXTS, join_marks=False)
 RULE = r"\w+|[^\w\s]|\n"
 
-assigned = st.characters(exclude_categories=("Cs", "Cn"))  # what a later Unicode assigns, libraries may normalise apart
-pieces = st.sampled_from([*SPECIAL_TOKENS, " ", "station", "Käse", "书店", "👩‍👩‍👧", "שלום", "a\u0323\u0307"])
+# what a later Unicode assigns, libraries may normalise apart
+assigned = st.characters(exclude_categories=("Cs", "Cn"))
+pieces = st.sampled_from(
+    [*SPECIAL_TOKENS, " ", "station", "Käse", "书店", "👩‍👩‍👧", "שלום", "a\u0323\u0307"]
+)
 mixed = st.lists(st.one_of(st.text(assigned, max_size=5), pieces)).map("".join)
 shown = st.lists(st.sampled_from(sorted(set("".join(TEXTS))))).map("".join)
 
@@ -71,7 +85,13 @@ def test_the_rule_matches_characters_as_python_does() -> None:
     """All characters, but only some ideographs and private ones, which are many and alike."""
     kinds = ((char, unicodedata.category(char)) for char in map(chr, range(sys.maxunicode + 1)))
     characters = [(char, kind) for char, kind in kinds if kind not in ("Cs", "Cn")]
-    text = nfc("".join(f"a{c}b " for n, (c, kind) in enumerate(characters) if kind not in ("Lo", "Co") or n % 50 == 0))
+    text = nfc(
+        "".join(
+            f"a{c}b "
+            for n, (c, kind) in enumerate(characters)
+            if kind not in ("Lo", "Co") or n % 50 == 0
+        )
+    )
     matches = [text[start:end] for start, end in PUBLISHED.offsets(text)]
     assert matches == re.findall(RULE, text)
 
@@ -95,13 +115,22 @@ def test_spans_tile_the_text_and_no_token_is_special(name: str, text: str) -> No
 @given(text=mixed.map(nfc))
 def test_spans_of_words_and_characters(text: str) -> None:
     spans = [text[start:end] for start, end in PUBLISHED.offsets(text)]
-    line_ends_alone = [span[0] if span.isspace() else span for span in spans]  # their spans have the white space behind
+    # their spans have the white space behind
+    line_ends_alone = [span[0] if span.isspace() else span for span in spans]
     assert line_ends_alone == re.findall(RULE, text)
     assert [text[start:end] for start, end in LEARNED["characters"].offsets(text)] == list(text)
 
 
 @pytest.mark.parametrize(
-    "text", ["नमस्ते दुनिया !", "สวัสดี ครับ", "السَّلامُ عليكم", "می\u200cخواهم", "❤\ufe0f ok", "1\ufe0f\u20e3 a\u0323\u0307"]
+    "text",
+    [
+        "नमस्ते दुनिया !",
+        "สวัสดี ครับ",
+        "السَّلامُ عليكم",
+        "می\u200cخواهم",
+        "❤\ufe0f ok",
+        "1\ufe0f\u20e3 a\u0323\u0307",
+    ],
 )
 def test_marks_belong_to_the_character_before(text: str) -> None:
     tokenizer = word([text])
@@ -111,7 +140,9 @@ def test_marks_belong_to_the_character_before(text: str) -> None:
 
 @given(text=mixed.map(nfc))
 def test_marks_do_not_change_other_words(text: str) -> None:
-    unmarked = "".join(char for char in text if unicodedata.category(char)[0] != "M" and char not in "\u200c\u200d")
+    unmarked = "".join(
+        char for char in text if unicodedata.category(char)[0] != "M" and char not in "\u200c\u200d"
+    )
     assert LEARNED["word"].offsets(unmarked) == PUBLISHED.offsets(unmarked)
 
 
@@ -140,11 +171,17 @@ def test_other_readers_of_the_file_give_the_same_ids(name: str, tmp_path: Path) 
     for text in (*TEXTS, "<s>stop </s> <pad><self> <unk>", "", " a  b ", "日本 Zebra\t"):
         ids = LEARNED[name].encode(text)
         assert library.encode(text).ids == ids
-        assert fast(text, add_special_tokens=False)["input_ids"] == automatic(text)["input_ids"] == ids
+        assert (
+            fast(text, add_special_tokens=False)["input_ids"] == automatic(text)["input_ids"] == ids
+        )
         assert automatic.decode(ids, skip_special_tokens=True) == LEARNED[name].decode(ids)
         assert Tokenizer.load(file).encode(text) == ids
     assert fast.convert_tokens_to_ids(list(SPECIAL_TOKENS)) == list(range(6))
-    assert (automatic.pad_token_id, automatic.bos_token_id, automatic.eos_token_id) == (PAD, BOS, EOS)
+    assert (automatic.pad_token_id, automatic.bos_token_id, automatic.eos_token_id) == (
+        PAD,
+        BOS,
+        EOS,
+    )
     assert len(automatic) == len(LEARNED[name])
 
 
@@ -153,7 +190,9 @@ def test_training_does_not_depend_on_process_or_threads() -> None:
     code += " print(TOKENIZERS[name](sys.argv[1].split('|')).fingerprint)"
     environment = os.environ | {"RAYON_NUM_THREADS": "3", "PYTHONHASHSEED": "7"}
     command = [sys.executable, "-c", code, "|".join(TEXTS), *LEARNED]
-    printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    printed = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True
+    ).stdout
     assert printed.split() == [tokenizer.fingerprint for tokenizer in LEARNED.values()]
 
 

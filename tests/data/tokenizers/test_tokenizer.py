@@ -13,7 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dialog.data.tokenizers import byte_bpe, characters, word
-from dialog.data.tokenizers.tokenizer import PAD, SELF, SMALLEST_VOCABULARY, SPECIAL_TOKENS, Tokenizer
+from dialog.data.tokenizers.tokenizer import (
+    PAD,
+    SELF,
+    SMALLEST_VOCABULARY,
+    SPECIAL_TOKENS,
+    Tokenizer,
+)
 from dialog.errors import UserError
 
 TEXTS = [
@@ -24,7 +30,8 @@ TEXTS = [
 TOKENIZER = byte_bpe(TEXTS, vocabulary=600)
 BYTES = byte_bpe([], vocabulary=SMALLEST_VOCABULARY)
 
-assigned = st.characters(exclude_categories=("Cs", "Cn"))  # what a later Unicode assigns, libraries may normalise apart
+# what a later Unicode assigns, libraries may normalise apart
+assigned = st.characters(exclude_categories=("Cs", "Cn"))
 parts = st.sampled_from([*SPECIAL_TOKENS, " ", "station"])
 mixed = st.lists(st.one_of(st.text(assigned, max_size=5), parts)).map("".join)
 
@@ -57,7 +64,9 @@ def test_the_saved_file_opens_in_the_library(tmp_path: Path) -> None:
 
 def test_training_is_deterministic_and_depends_on_its_texts() -> None:
     assert byte_bpe(TEXTS, vocabulary=600).fingerprint == TOKENIZER.fingerprint
-    assert byte_bpe([*TEXTS, "zebra zebra zebra"], vocabulary=600).fingerprint != TOKENIZER.fingerprint
+    assert (
+        byte_bpe([*TEXTS, "zebra zebra zebra"], vocabulary=600).fingerprint != TOKENIZER.fingerprint
+    )
     assert len(byte_bpe(TEXTS, vocabulary=300)) == 300
 
 
@@ -85,7 +94,14 @@ def test_missing_special_tokens_are_an_error(tmp_path: Path) -> None:
 
 def test_spans_exclude_the_space_before_a_word() -> None:
     text = "Where is  the station ?"
-    assert [text[start:end] for start, end in TOKENIZER.offsets(text)] == ["Where", "is", " ", "the", "station", "?"]
+    assert [text[start:end] for start, end in TOKENIZER.offsets(text)] == [
+        "Where",
+        "is",
+        " ",
+        "the",
+        "station",
+        "?",
+    ]
 
 
 def test_spans_refer_to_the_text_before_nfc() -> None:
@@ -105,7 +121,10 @@ def test_labels_are_printable() -> None:
     labels = [TOKENIZER.label(token) for token in TOKENIZER.encode("Where is the station\n\t🦜")]
     assert "".join(labels).startswith("Where▁is▁the▁station\\n\\t\\xf0")
     assert TOKENIZER.label(PAD) == "<pad>"
-    assert all(TOKENIZER.label(token).isprintable() and TOKENIZER.label(token) for token in range(len(TOKENIZER)))
+    assert all(
+        TOKENIZER.label(token).isprintable() and TOKENIZER.label(token)
+        for token in range(len(TOKENIZER))
+    )
     with pytest.raises(ValueError, match="no token has the id"):
         TOKENIZER.label(len(TOKENIZER))
 
@@ -149,7 +168,11 @@ def test_words_lose_white_space_and_unknown_words() -> None:
     tokenizer, text = word(["Where is it ?"]), "Where is Käse ?"
     assert tokenizer.unknown_bytes(text, tokenizer.encode(text)) == len("Käse".encode())
     assert not tokenizer.is_lossless(text, tokenizer.encode(text))
-    for text, lossless in (("Where is it ?", True), ("Where  is it ?", False), ("Where is it?", False)):
+    for text, lossless in (
+        ("Where is it ?", True),
+        ("Where  is it ?", False),
+        ("Where is it?", False),
+    ):
         assert tokenizer.is_lossless(text, tokenizer.encode(text)) is lossless
     assert not word(["it"], lower=True).is_lossless("It", [6])
 

@@ -31,7 +31,9 @@ def bpe() -> tokenizers.Tokenizer:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     tokenizer.decoder, tokenizer.post_processor = decoders.ByteLevel(), processors.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(special_tokens=["<|end|>"], initial_alphabet=alphabet, show_progress=False)
+    trainer = trainers.BpeTrainer(
+        special_tokens=["<|end|>"], initial_alphabet=alphabet, show_progress=False
+    )
     tokenizer.train_from_iterator(TEXTS, trainer)
     return tokenizer
 
@@ -39,8 +41,13 @@ def bpe() -> tokenizers.Tokenizer:
 def words_bpe() -> tokenizers.Tokenizer:
     """A BPE with word ends, whose merges produce names of special tokens."""
     tokenizer = tokenizers.Tokenizer(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>"))
-    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.WhitespaceSplit(), decoders.BPEDecoder()
-    trainer = trainers.BpeTrainer(end_of_word_suffix="</w>", special_tokens=["<unk>"], show_progress=False)
+    tokenizer.pre_tokenizer, tokenizer.decoder = (
+        pre_tokenizers.WhitespaceSplit(),
+        decoders.BPEDecoder(),
+    )
+    trainer = trainers.BpeTrainer(
+        end_of_word_suffix="</w>", special_tokens=["<unk>"], show_progress=False
+    )
     tokenizer.train_from_iterator([*TEXTS, "<s>x"], trainer)
     return tokenizer
 
@@ -51,7 +58,9 @@ def word_piece() -> tokenizers.Tokenizer:
     tokenizer.normalizer, tokenizer.decoder = normalizers.BertNormalizer(), decoders.WordPiece()
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "<s>"]
-    tokenizer.train_from_iterator(TEXTS, trainers.WordPieceTrainer(special_tokens=names, show_progress=False))
+    tokenizer.train_from_iterator(
+        TEXTS, trainers.WordPieceTrainer(special_tokens=names, show_progress=False)
+    )
     template = {"single": "[CLS] $A [SEP]", "special_tokens": [("[CLS]", 2), ("[SEP]", 3)]}
     tokenizer.post_processor = processors.TemplateProcessing(**template)
     return tokenizer
@@ -63,7 +72,9 @@ def unigram() -> tokenizers.Tokenizer:
     tokenizer.normalizer, tokenizer.decoder = normalizers.NFKC(), decoders.Metaspace()
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     names = ["<pad>", "</s>", "<unk>"]
-    trainer = trainers.UnigramTrainer(special_tokens=names, unk_token="<unk>", vocab_size=90, show_progress=False)
+    trainer = trainers.UnigramTrainer(
+        special_tokens=names, unk_token="<unk>", vocab_size=90, show_progress=False
+    )
     tokenizer.train_from_iterator(TEXTS, trainer)
     return tokenizer
 
@@ -72,17 +83,25 @@ def word_level() -> tokenizers.Tokenizer:
     """A word model with `<s>` in its vocabulary."""
     tokenizer = tokenizers.Tokenizer(models.WordLevel(unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.train_from_iterator(TEXTS, trainers.WordLevelTrainer(special_tokens=["<unk>"], show_progress=False))
+    tokenizer.train_from_iterator(
+        TEXTS, trainers.WordLevelTrainer(special_tokens=["<unk>"], show_progress=False)
+    )
     return tokenizer
 
 
 MAKERS = (bpe, words_bpe, word_piece, unigram, word_level)
-ordinary = st.lists(st.sampled_from([*"aekstw .,?", "station", "the", "Where", " is", "kostet"])).map("".join)
-anything = st.lists(st.one_of(st.text(max_size=4), st.sampled_from([*SPECIAL_TOKENS, "<", "s>", " ", "the"])))
+ordinary = st.lists(
+    st.sampled_from([*"aekstw .,?", "station", "the", "Where", " is", "kostet"])
+).map("".join)
+anything = st.lists(
+    st.one_of(st.text(max_size=4), st.sampled_from([*SPECIAL_TOKENS, "<", "s>", " ", "the"]))
+)
 
 
 @pytest.fixture(scope="module", params=MAKERS, ids=lambda make: make.__name__)
-def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
+def pair(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Any, Any]:
     """A tokenizer, and ours loaded from its file."""
     theirs = request.param()
     path = tmp_path_factory.mktemp("given") / "tokenizer.json"
@@ -201,9 +220,15 @@ def invalid(**model: object) -> str:
         "\ud800",
         '{"version": "1.0"}',
         tokenizers.Tokenizer(models.BPE()).to_str(),
-        tokenizers.Tokenizer(models.Unigram()).to_str().replace('"vocab":[["<unk>",0.0]]', '"vocab":[]'),
-        tokenizers.Tokenizer(models.WordLevel({"a": 0, "b": 1}, "a")).to_str().replace('"b":1', '"b":0'),
-        tokenizers.Tokenizer(models.WordLevel({"a": 0}, "a")).to_str().replace('"a":0', '"a":2147483648'),
+        tokenizers.Tokenizer(models.Unigram())
+        .to_str()
+        .replace('"vocab":[["<unk>",0.0]]', '"vocab":[]'),
+        tokenizers.Tokenizer(models.WordLevel({"a": 0, "b": 1}, "a"))
+        .to_str()
+        .replace('"b":1', '"b":0'),
+        tokenizers.Tokenizer(models.WordLevel({"a": 0}, "a"))
+        .to_str()
+        .replace('"a":0', '"a":2147483648'),
         invalid(merges=[["no", "such"]]),
         invalid(end_of_word_suffix=">"),
         invalid(continuing_subword_prefix="("),
@@ -247,7 +272,9 @@ CHARSMAP = (4).to_bytes(4, "little") + bytes(4) + b"\0" + b"x" * 300 + b"\0"
         growing(*[normalizers.ByteLevel()] * 36),
         growing(*[normalizers.NFC()] * 2).replace(
             '{"type": "NFC"}',
-            json.dumps({"type": "Precompiled", "precompiled_charsmap": base64.b64encode(CHARSMAP).decode()}),
+            json.dumps(
+                {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(CHARSMAP).decode()}
+            ),
         ),
     ],
     ids=["replace", "zero width", "prepend", "decoder", "bytes", "charsmap"],
@@ -263,7 +290,12 @@ def test_a_file_that_makes_texts_too_long_is_an_error(tmp_path: Path, content: s
 def test_usual_stages_are_short_enough() -> None:
     albert = [
         *(normalizers.Replace(mark, '"') for mark in ("``", "''")),
-        *(normalizers.NFKD(), normalizers.NFC(), normalizers.StripAccents(), normalizers.Lowercase()),
+        *(
+            normalizers.NFKD(),
+            normalizers.NFC(),
+            normalizers.StripAccents(),
+            normalizers.Lowercase(),
+        ),
         normalizers.Replace(tokenizers.Regex(" {2,}"), "▁"),
     ]
     assert growth(json.loads(normalizers.Sequence(albert).__getstate__())) < LARGEST_GROWTH / 64
@@ -291,4 +323,6 @@ def test_a_folder_or_a_huge_file_is_an_error(tmp_path: Path) -> None:
 
 def test_decode_skips_special_ids(pair: tuple[Any, Any]) -> None:
     _, ours = pair
-    assert ours.decode([*ours.encode("the market"), EOS, 0]) == ours.decode(ours.encode("the market"))
+    assert ours.decode([*ours.encode("the market"), EOS, 0]) == ours.decode(
+        ours.encode("the market")
+    )

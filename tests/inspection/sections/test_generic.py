@@ -36,7 +36,9 @@ def test_utterances_are_listed_with_their_entropy(find: Callable[..., dict[str, 
         assert data[side]["pairs_above"] == 3
 
 
-def test_a_corpus_without_generic_responses_has_no_empty_table(find: Callable[..., dict[str, Finding]]) -> None:
+def test_a_corpus_without_generic_responses_has_no_empty_table(
+    find: Callable[..., dict[str, Finding]],
+) -> None:
     finding = find(train=[["a", "b"], ["c", "d"]])["generic"]
     assert finding.details == ()
     assert "dull" not in finding.summary
@@ -48,22 +50,31 @@ def test_counts_are_what_the_filter_drops(
     make_corpus: Callable[..., Any], dialogues: list[list[tuple[str, str]]], rules: ExampleRules
 ) -> None:
     corpus = make_corpus(
-        train=[Dialogue(str(n), tuple(Turn(*turn) for turn in dialogue)) for n, dialogue in enumerate(dialogues)]
+        train=[
+            Dialogue(str(n), tuple(Turn(*turn) for turn in dialogue))
+            for n, dialogue in enumerate(dialogues)
+        ]
     )
     data = inspect(corpus, rules=rules, quiet=True).findings["generic"].data
     entries = list(corpus.dialogues("train"))
 
     def responses(filters: list[SurveyedFilter]) -> int:
-        return sum(len(dialogue.windows) for dialogue in filter_block(0, entries, rules, filters).dialogues)
+        return sum(
+            len(dialogue.windows) for dialogue in filter_block(0, entries, rules, filters).dialogues
+        )
 
     assert data["pairs"] == responses([])
     for side in SIDES:
         entropy = DropOpenPairs(side=side)
-        survey = entropy.survey({split: UsableDialogues(corpus.dialogues, rules, split) for split in SPLITS})
+        survey = entropy.survey(
+            {split: UsableDialogues(corpus.dialogues, rules, split) for split in SPLITS}
+        )
         kept = responses([SurveyedFilter("entropy", entropy, survey)])
         assert data[side]["pairs_above"] == data["pairs"] - kept
 
 
-def test_an_entropy_at_the_threshold_is_not_above_it(find: Callable[..., dict[str, Finding]]) -> None:
+def test_an_entropy_at_the_threshold_is_not_above_it(
+    find: Callable[..., dict[str, Finding]],
+) -> None:
     finding = find(train=[[f"{n % 2} ?", "I see ."] for n in range(22)])["generic"]
     assert (finding.data["target"]["pairs_above"], finding.advice) == (0, "")

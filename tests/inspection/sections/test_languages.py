@@ -24,8 +24,14 @@ def test_the_sample_is_uniform() -> None:
 
 def test_languages_are_counted_by_split(find: Callable[..., dict[str, Finding]]) -> None:
     pytest.importorskip("py3langid")
-    german = ["Guten Morgen, wie geht es Ihnen heute?", "Danke, mir geht es gut, und wie geht es Ihrer Schwester?"]
-    english = ["Good morning, how are you doing today?", "I am fine, thank you, and how is your little sister?"]
+    german = [
+        "Guten Morgen, wie geht es Ihnen heute?",
+        "Danke, mir geht es gut, und wie geht es Ihrer Schwester?",
+    ]
+    english = [
+        "Good morning, how are you doing today?",
+        "I am fine, thank you, and how is your little sister?",
+    ]
     finding = find(train=[german, english], test=[german])["languages"]
     assert (finding.data["train"], finding.data["test"]) == ({"de": 1, "en": 1}, {"de": 1})
     assert (finding.severity, finding.headline) == ("look", "de and en")

@@ -13,4 +13,7 @@ def test_long_turns_and_short_dialogues(find: Callable[..., dict[str, Finding]])
     assert finding.data["train"]["dialogues_under_two_turns"] == 1
     assert "max_words: 511" in finding.advice
     short = find(train=[["a b", "c"], ["z"]])["lengths"]
-    assert (short.severity, "1 dialogue with fewer than two turns" in short.headline) == ("look", True)
+    assert (short.severity, "1 dialogue with fewer than two turns" in short.headline) == (
+        "look",
+        True,
+    )

@@ -13,10 +13,15 @@ from rensa import RMinHash, RMinHashLSH
 from dialog.data.text_matching.minhash import NearDuplicateIndex, ShingledText
 from dialog.inspection.findings import Finding
 
-SENTENCE = "I would like to go to the sea with you and your old dog on the last day of this long and hot summer"
+SENTENCE = (
+    "I would like to go to the sea with you and your old dog on the last day of this long and hot"
+    " summer"
+)
 WORDS = SENTENCE.split()
 CHANGED = [*WORDS[:-1], "winter"]
-variants = st.sampled_from([WORDS, WORDS[1:], WORDS[:-1], WORDS[::-1], [*WORDS[:9], "x", *WORDS[9:]]])
+variants = st.sampled_from(
+    [WORDS, WORDS[1:], WORDS[:-1], WORDS[::-1], [*WORDS[:9], "x", *WORDS[9:]]]
+)
 
 
 def shingles(words: list[str]) -> set[tuple[str, str]]:
@@ -39,7 +44,9 @@ def test_similarity_is_that_of_the_shingles(find: Callable[..., dict[str, Findin
 
 def test_a_mark_has_its_reason_beside_it(find: Callable[..., dict[str, Finding]]) -> None:
     """Here responses alone are near duplicates: their dialogues differ."""
-    finding = find(train=[[" ".join(WORDS[::-1]), SENTENCE]], test=[["Well ?", " ".join(CHANGED)]])["near_duplicates"]
+    finding = find(train=[[" ".join(WORDS[::-1]), SENTENCE]], test=[["Well ?", " ".join(CHANGED)]])[
+        "near_duplicates"
+    ]
     assert (finding.severity, finding.headline) == ("look", "1 response in train")
     clean = find(train=[["Well ?", SENTENCE]], test=[["no", "no"]])["near_duplicates"]
     assert (clean.severity, clean.headline[:2]) == ("good", "0 ")
@@ -50,12 +57,16 @@ def test_near_duplicates_within_a_split(find: Callable[..., dict[str, Finding]])
     changed = [[first, f"{second} indeed"] for first, second in train]
     finding = find(train=[*train, *changed])["near_duplicates"]
     near = finding.data["repeated"]["train"]["near"]
-    assert [(item["id"], item["earlier"]) for item in near] == [(f"train-{20 + n}", f"train-{n}") for n in range(20)]
+    assert [(item["id"], item["earlier"]) for item in near] == [
+        (f"train-{20 + n}", f"train-{n}") for n in range(20)
+    ]
     assert all(0.8 <= item["similarity"] < 1.0 for item in near)
     assert (finding.severity, "20 within train" in finding.headline) == ("look", True)
 
 
-def test_a_near_duplicate_of_test_in_validation_is_bad(find: Callable[..., dict[str, Finding]]) -> None:
+def test_a_near_duplicate_of_test_in_validation_is_bad(
+    find: Callable[..., dict[str, Finding]],
+) -> None:
     texts = [[f"{n} {n}", " ".join(word + str(n) for word in WORDS)] for n in range(3)]
     test = [[texts[1][0], f"{texts[1][1]} indeed"], texts[2]]
     finding = find(validation=texts[:2], test=test)["near_duplicates"]
@@ -67,7 +78,9 @@ def test_a_near_duplicate_of_test_in_validation_is_bad(find: Callable[..., dict[
 
 @settings(max_examples=50)
 @given(st.lists(variants, max_size=8), st.lists(variants, max_size=8))
-def test_indexed_duplicates_do_not_change_matches(test: list[list[str]], train: list[list[str]]) -> None:
+def test_indexed_duplicates_do_not_change_matches(
+    test: list[list[str]], train: list[list[str]]
+) -> None:
     together, alone = NearDuplicateIndex(), [NearDuplicateIndex() for _ in test]
     for number, words in enumerate(test):
         for index in (together, alone[number]):
@@ -75,7 +88,9 @@ def test_indexed_duplicates_do_not_change_matches(test: list[list[str]], train: 
     for number, words in enumerate(train):
         for index in (together, *alone):
             index.compare(ShingledText(f"train-{number}", " ".join(words), words, 2))
-    assert together.near == {number: index.near[0] for number, index in enumerate(alone) if index.near}
+    assert together.near == {
+        number: index.near[0] for number, index in enumerate(alone) if index.near
+    }
 
 
 def test_equal_texts_are_indexed_and_compared_once() -> None:
@@ -99,4 +114,6 @@ def test_equal_texts_are_indexed_and_compared_once() -> None:
     for number in range(50):
         index.compare(ShingledText(f"train-{number}", SENTENCE, WORDS[:-1], 2))
     assert counting.calls == {"insert": 1, "candidates": 1}
-    assert [(near.id, near.other_id) for near in index.near.values()] == [(f"test-{n}", "train-0") for n in range(50)]
+    assert [(near.id, near.other_id) for near in index.near.values()] == [
+        (f"test-{n}", "train-0") for n in range(50)
+    ]

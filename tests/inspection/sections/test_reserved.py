@@ -10,9 +10,10 @@ from dialog.inspection.findings import Finding
 from dialog.inspection.sections.reserved import RESERVED
 
 RESERVED_STRINGS = (
-    "__SILENCE__ __eou__ __eot__ __start__ __end__ __null__ __unk__ __url__ __p1__ __p2__ <sos> <eos> <bos> <go> <eou> "
-    "<eot> <sep> <url> <number> <person> <u> </u> <br> [CLS] [SEP] [PAD] [MASK] [UNK] [deleted] [removed] _UNK _EOS "
-    "_GO _PAD +++$+++ <|endoftext|> <|im_start|> <|im_end|> &amp; &quot; &lt; &gt; &nbsp; &#39;"
+    "__SILENCE__ __eou__ __eot__ __start__ __end__ __null__ __unk__ __url__ __p1__ __p2__ <sos>"
+    " <eos> <bos> <go> <eou> <eot> <sep> <url> <number> <person> <u> </u> <br> [CLS] [SEP] [PAD]"
+    " [MASK] [UNK] [deleted] [removed] _UNK _EOS _GO _PAD +++$+++ <|endoftext|> <|im_start|>"
+    " <|im_end|> &amp; &quot; &lt; &gt; &nbsp; &#39;"
 )
 
 

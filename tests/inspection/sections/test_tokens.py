@@ -26,14 +26,19 @@ LIMITS = Limits(12, 8)
 
 
 class DialoguesWithFacts(BuiltinDialogues):
-    """Facts of one speaker or all, consecutive turns of a speaker, empty turns, and dialogues of any length."""
+    """Facts of one speaker or all, consecutive turns of a speaker, empty turns, and dialogues of
+    any length.
+    """
 
     def dialogues(self, split: str) -> Iterator[Entry]:
         yield Malformed(f"{split}: malformed")
         for number, dialogue in enumerate(super().dialogues(split)):
             first, second, *rest = (turn.text for turn in dialogue.turns)
             turns = tuple(map(Turn, "ABBBAAB", (first, second, " ", *rest)[: number % 7]))
-            facts = tuple(Turn(speaker, f"I know {'a lot ' * (number % 4)}.") for speaker in ("A", "B", "", "A"))
+            facts = tuple(
+                Turn(speaker, f"I know {'a lot ' * (number % 4)}.")
+                for speaker in ("A", "B", "", "A")
+            )
             yield replace(dialogue, turns=turns, facts=facts[: number % 5])
 
 
@@ -52,16 +57,22 @@ CHANGES: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, *({rule: value} for rule, values in CHANGES.items() for value in values)], ids=str
+    "changes",
+    [{}, *({rule: value} for rule, values in CHANGES.items() for value in values)],
+    ids=str,
 )
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_counts_equal_those_of_the_store(tmp_path: Path, changes: dict[str, Any], layout: str) -> None:
+def test_counts_equal_those_of_the_store(
+    tmp_path: Path, changes: dict[str, Any], layout: str
+) -> None:
     assert CHANGES.keys() == {field.name for field in fields(ExampleRules)}
     component = {"name": "builtin", "size": 60}
     corpus = DialoguesWithFacts(**name_and_arguments(component)[1])
     rules = replace(ExampleRules(2, first_turns=False, malformed="drop"), **changes)
     tokenizer = {"name": "byte_bpe", "vocabulary": 300}
-    folder = prepare(Job(corpus, component, tokenizer, rules, LIMITS, max_dropped=1.0, layout=layout), tmp_path)
+    folder = prepare(
+        Job(corpus, component, tokenizer, rules, LIMITS, max_dropped=1.0, layout=layout), tmp_path
+    )
     store = Store(folder, "train")
     section = TokenSection(store.tokenizer, rules, **LIMITS._asdict(), layout=layout)
     inspection = inspect(corpus, section, rules=rules, quiet=True)
@@ -74,7 +85,10 @@ def test_counts_equal_those_of_the_store(tmp_path: Path, changes: dict[str, Any]
         assert data[split]["source_cut"] == counts["truncated: source"]
         assert data[split]["target_cut"] == counts.get("truncated: target", 0)
         assert data[split]["unknown"] == 0
-        assert inspection.sizes[split] == {"dialogues": counts["dialogues"], "turns": counts["turns"]}
+        assert inspection.sizes[split] == {
+            "dialogues": counts["dialogues"],
+            "turns": counts["turns"],
+        }
     assert data["train"]["target_cut"] > 0 == data["test"]["target_cut"]
     assert data["test"]["target_length"]["max"] > LIMITS.max_target
     assert store.counts["facts"] > 0
@@ -106,4 +120,7 @@ def test_unknown_words_are_counted_and_listed(make_corpus: Callable[..., Any]) -
 def test_unknown_words_of_validation_are_in_the_headline(make_corpus: Callable[..., Any]) -> None:
     section = TokenSection(word(["a b"]), ExampleRules(2, first_turns=True), **LIMITS._asdict())
     corpus = make_corpus(train=[["a", "b"]], validation=[["x", "b"]], test=[["a", "b"]])
-    assert "50.0 % of validation tokens unknown" in inspect(corpus, section, quiet=True).findings["tokens"].headline
+    assert (
+        "50.0 % of validation tokens unknown"
+        in inspect(corpus, section, quiet=True).findings["tokens"].headline
+    )

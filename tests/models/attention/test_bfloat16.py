@@ -51,7 +51,10 @@ def test_gradients_are_those_of_float64(mask: Tensor | None, draw: Draw) -> None
         output = attend(*inputs, mask, 0.0)
     exact = [leaf.detach().double().requires_grad_() for leaf in inputs]
     expected = mix(attention_weights(*exact[:2], mask), exact[2], 0.0)
-    gradients = torch.autograd.grad(output, inputs, weight), torch.autograd.grad(expected, exact, weight.double())
+    gradients = (
+        torch.autograd.grad(output, inputs, weight),
+        torch.autograd.grad(expected, exact, weight.double()),
+    )
     for one, other in zip((output, *gradients[0]), (expected, *gradients[1]), strict=True):
         assert (one.double() - other).norm() < 0.01 * other.norm()
         if mask is MASKS["padding and no real token"]:
@@ -63,7 +66,9 @@ def test_dropout_keeps_the_mean(draw: Draw) -> None:
     query, keys, values = (draw(64, 1, 128, 16).bfloat16() for _ in range(3))
     torch.manual_seed(0)
     with torch.autocast("cpu", torch.bfloat16):
-        means = [attend(query, keys, torch.ones_like(values), None, 0.1).float().mean() for _ in range(8)]
+        means = [
+            attend(query, keys, torch.ones_like(values), None, 0.1).float().mean() for _ in range(8)
+        ]
     assert torch.stack(means).mean().item() == pytest.approx(1, abs=8e-4)  # 4 standard errors
 
 
@@ -72,12 +77,17 @@ def test_no_pass_stores_weights_in_float32(causal: bool, draw: Draw, stir: Stir)
     attention, stored = stir(MultiHeadAttention(SIZE, HEADS)).float(), []
 
     def watch(operation: Operation) -> None:
-        if isinstance(operation.result, Tensor) and operation.result.numel() == ROWS * HEADS * LENGTH**2:
+        if (
+            isinstance(operation.result, Tensor)
+            and operation.result.numel() == ROWS * HEADS * LENGTH**2
+        ):
             stored.append(operation.result.dtype)
 
     states = draw(ROWS, LENGTH, SIZE).float().requires_grad_()
     with Operations(watch):
         with torch.autocast("cpu", torch.bfloat16):
-            output = attention(states, *attention.keys_values(states), LENGTHS[:, None, None], causal)
+            output = attention(
+                states, *attention.keys_values(states), LENGTHS[:, None, None], causal
+            )
         output.float().sum().backward()
     assert set(stored) == {torch.bfloat16}

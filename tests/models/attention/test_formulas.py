@@ -32,12 +32,18 @@ def test_cases_cover_all_scorers() -> None:
 
 
 def dot(one: Vector, other: Vector) -> Tensor:
-    return sum((a * b for a, b in zip(one, other, strict=True)), start=torch.zeros((), dtype=torch.float64))
+    return sum(
+        (a * b for a, b in zip(one, other, strict=True)), start=torch.zeros((), dtype=torch.float64)
+    )
 
 
 def times(layer: nn.Linear, vector: Vector) -> Vector:
     products = [dot(list(row), vector) for row in layer.weight]
-    return products if layer.bias is None else [a + b for a, b in zip(products, layer.bias, strict=True)]
+    return (
+        products
+        if layer.bias is None
+        else [a + b for a, b in zip(products, layer.bias, strict=True)]
+    )
 
 
 def plus(*vectors: Vector) -> Vector:
@@ -45,7 +51,9 @@ def plus(*vectors: Vector) -> Vector:
 
 
 def compared(scorer: nn.Module, query: Vector, source: Vector) -> Tensor:
-    """Bahdanau et al. 2015, A.1.2; Luong et al. 2015, equation 8; Vaswani et al. 2017, equation 1."""
+    """Bahdanau et al. 2015, A.1.2; Luong et al. 2015, equation 8; Vaswani et al. 2017,
+    equation 1.
+    """
     match type(scorer).__name__:
         case "AdditiveScorer":
             mixed = plus(times(scorer.query, query), times(scorer.key, source))
@@ -56,7 +64,9 @@ def compared(scorer: nn.Module, query: Vector, source: Vector) -> Tensor:
             return dot(query, source) / math.sqrt(len(query))
         case "BilinearScorer":
             return sum(
-                query[i] * scorer.key.weight[i, j] * source[j] for i in range(len(query)) for j in range(len(source))
+                query[i] * scorer.key.weight[i, j] * source[j]
+                for i in range(len(query))
+                for j in range(len(source))
             )
     raise AssertionError(scorer)
 
@@ -69,36 +79,57 @@ def content_weights(scorer: nn.Module, query: Vector, sources: list[Vector]) -> 
     return normalised([compared(scorer, query, source).exp() for source in sources])
 
 
-def location_weights(scorer: nn.Module, query: Vector, sources: list[Vector], past: list[Vector]) -> Vector:
-    """Chorowski et al. 2015, equations 8 and 9, with coverage as a second channel; past is [last, coverage]."""
-    filters, reach = scorer.filters.weight, scorer.filters.weight.shape[-1] // 2  # [filters, 2, width]
+def location_weights(
+    scorer: nn.Module, query: Vector, sources: list[Vector], past: list[Vector]
+) -> Vector:
+    """Chorowski et al. 2015, equations 8 and 9, with coverage as a second channel; past is [last,
+    coverage].
+    """
+    # [filters, 2, width]
+    filters, reach = scorer.filters.weight, scorer.filters.weight.shape[-1] // 2
     energies = []
     for j, source in enumerate(sources):
-        near = [(step, j + step - reach) for step in range(2 * reach + 1) if 0 <= j + step - reach < len(sources)]
+        near = [
+            (step, j + step - reach)
+            for step in range(2 * reach + 1)
+            if 0 <= j + step - reach < len(sources)
+        ]
         features = [
-            sum(kernel[channel, step] * past[channel][place] for channel in range(2) for step, place in near)
+            sum(
+                kernel[channel, step] * past[channel][place]
+                for channel in range(2)
+                for step, place in near
+            )
             for kernel in filters
         ]
-        mixed = plus(times(scorer.query, query), times(scorer.key, source), times(scorer.location, features))
+        mixed = plus(
+            times(scorer.query, query), times(scorer.key, source), times(scorer.location, features)
+        )
         energies.append(dot(list(scorer.energy.weight[0]), [each.tanh() for each in mixed]).exp())
     return normalised(energies)
 
 
 def local_weights(scorer: nn.Module, query: Vector, sources: list[Vector]) -> Vector:
-    """Luong et al. 2015, equations 9 and 10, with places from 0 to n - 1, and all normalised again at the end."""
+    """Luong et al. 2015, equations 9 and 10, with places from 0 to n - 1, and all normalised again
+    at the end.
+    """
     hidden = [each.tanh() for each in times(scorer.place[0], query)]
     place = (len(sources) - 1) * dot(list(scorer.place[2].weight[0]), hidden).sigmoid()
     softmax = content_weights(scorer.scorer, query, sources)
     deviation = scorer.window / 2
     return normalised(
         [
-            weight * (-((j - place) ** 2) / (2 * deviation**2)).exp() * (abs(j - place.item()) <= scorer.window)
+            weight
+            * (-((j - place) ** 2) / (2 * deviation**2)).exp()
+            * (abs(j - place.item()) <= scorer.window)
             for j, weight in enumerate(softmax)
         ]
     )
 
 
-def heads_of(scorer: MultiHeadScorer, query: Vector, sources: list[Vector]) -> tuple[list[Vector], Vector]:
+def heads_of(
+    scorer: MultiHeadScorer, query: Vector, sources: list[Vector]
+) -> tuple[list[Vector], Vector]:
     """Vaswani et al. 2017, 3.2.2: the weights of each head, and their contexts joined."""
     queries, keys = times(scorer.query, query), [times(scorer.key, source) for source in sources]
     values = [times(scorer.value, source) for source in sources]
@@ -111,7 +142,10 @@ def heads_of(scorer: MultiHeadScorer, query: Vector, sources: list[Vector]) -> t
         contexts.append(mean(weights[-1], [value[of_value] for value in values]))
     if scorer.pool == "concatenation":
         return weights, times(scorer.output, [number for context in contexts for number in context])
-    pool = {"mean": lambda numbers: sum(numbers) / len(numbers), "max": lambda numbers: max(numbers)}[scorer.pool]
+    pool = {
+        "mean": lambda numbers: sum(numbers) / len(numbers),
+        "max": lambda numbers: max(numbers),
+    }[scorer.pool]
     return weights, [pool(numbers) for numbers in zip(*contexts, strict=True)]
 
 
@@ -120,7 +154,8 @@ def features_of(scorer: nn.Module, query: Vector, sources: list[Vector]) -> tupl
     projected = [plus(times(scorer.query, query), times(scorer.key, source)) for source in sources]
     hidden = [[each.tanh() for each in row] for row in projected]
     energies = [times(scorer.energy, each) for each in hidden]  # [S][M]
-    weights = [normalised([energy[d].exp() for energy in energies]) for d in range(len(sources[0]))]  # [M][S]
+    # [M][S]
+    weights = [normalised([energy[d].exp() for energy in energies]) for d in range(len(sources[0]))]
     context = [dot(row, [source[d] for source in sources]) for d, row in enumerate(weights)]
     return [sum(row[j] for row in weights) / len(weights) for j in range(len(sources))], context
 
@@ -172,22 +207,31 @@ def read_by_hand(
     return contexts, shown
 
 
-def stack(numbers: Any) -> Tensor:  # noqa: ANN401 - lists of lists of numbers, as deep as they are
-    return numbers if isinstance(numbers, Tensor) else torch.stack([stack(each) for each in numbers])
+def stack(numbers: Any) -> Tensor:
+    return (
+        numbers if isinstance(numbers, Tensor) else torch.stack([stack(each) for each in numbers])
+    )
 
 
 @every_scorer
-def test_attention_follows_the_formula_of_its_paper(case: str, draw: Draw, stir: Stir, agree: Agree) -> None:
+def test_attention_follows_the_formula_of_its_paper(
+    case: str, draw: Draw, stir: Stir, agree: Agree
+) -> None:
     attention = stir(attention_of(case))
     query = draw(3, STEPS, query_size(case)).requires_grad_()
     states = draw(3, max(LENGTHS), MEMORY).requires_grad_()  # not 0 at padding
     shown: list[Tensor] = []
-    contexts, _ = attention(query, *attention.start(encoded(states, LENGTHS)), seen_by(shown, attention))
+    contexts, _ = attention(
+        query, *attention.start(encoded(states, LENGTHS)), seen_by(shown, attention)
+    )
     (weights,) = shown
     ours, theirs = [], []
     for row, length in enumerate(LENGTHS):
         expected = read_by_hand(
-            case, attention.scorer, [list(each) for each in query[row]], [list(each) for each in states[row, :length]]
+            case,
+            attention.scorer,
+            [list(each) for each in query[row]],
+            [list(each) for each in states[row, :length]],
         )
         assert not weights[row, ..., length:].any()
         ours += [contexts[row], weights[row, ..., :length].transpose(0, 1)]
@@ -204,7 +248,10 @@ def test_reference_depends_on_earlier_reads(case: str, draw: Draw, stir: Stir) -
 
 
 def test_additive_scorer_has_the_promised_parameters() -> None:
-    shapes = {name: tuple(parameter.shape) for name, parameter in AdditiveScorer(3, 4, 5).named_parameters()}
+    shapes = {
+        name: tuple(parameter.shape)
+        for name, parameter in AdditiveScorer(3, 4, 5).named_parameters()
+    }
     assert shapes == {"query.weight": (5, 3), "key.weight": (5, 4), "energy.weight": (1, 5)}
 
 
@@ -220,13 +267,17 @@ def test_local_attention_is_0_outside_its_window(window: int, draw: Draw, stir: 
 
 
 @pytest.mark.parametrize("join", ["concatenation", "mean", "max"])
-def test_multi_head_scorer_agrees_with_torch(join: str, draw: Draw, stir: Stir, agree: Agree) -> None:
+def test_multi_head_scorer_agrees_with_torch(
+    join: str, draw: Draw, stir: Stir, agree: Agree
+) -> None:
     heads = 2
     width = MEMORY if join == "concatenation" else heads * MEMORY  # where it is the same to torch
     component = {"name": "multi_head", "heads": heads, "join": join, "size": width}
     attention = stir(Attention(component, query_size=width, key_size=MEMORY))
     scorer = attention.scorer
-    theirs = nn.MultiheadAttention(width, heads, kdim=MEMORY, vdim=MEMORY, batch_first=True).double()
+    theirs = nn.MultiheadAttention(
+        width, heads, kdim=MEMORY, vdim=MEMORY, batch_first=True
+    ).double()
     theirs_is_packed = theirs.in_proj_weight is not None
     weights = {"q": scorer.query.weight, "k": scorer.key.weight, "v": scorer.value.weight}
     projections = (
@@ -237,7 +288,9 @@ def test_multi_head_scorer_agrees_with_torch(join: str, draw: Draw, stir: Stir, 
     joined = join == "concatenation"
     named = {
         **projections,
-        "in_proj_bias": torch.cat([scorer.query.bias, torch.zeros(width).double(), scorer.value.bias]),
+        "in_proj_bias": torch.cat(
+            [scorer.query.bias, torch.zeros(width).double(), scorer.value.bias]
+        ),
         "out_proj.weight": scorer.output.weight if joined else torch.eye(width).double(),
         "out_proj.bias": scorer.output.bias if joined else torch.zeros(width).double(),
     }

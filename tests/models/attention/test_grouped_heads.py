@@ -45,19 +45,26 @@ def test_grouped_heads_are_heads_with_copied_keys_and_values(
     plain, states = MultiHeadAttention(SIZE, HEADS).double(), draw(3, 5, SIZE).requires_grad_()
     shown: dict[bool, Tensor] = {}
     hooks = [
-        (lambda _, weights, mine=mine: shown.update({mine: weights})) if hooked else None for mine in (True, False)
+        (lambda _, weights, mine=mine: shown.update({mine: weights})) if hooked else None
+        for mine in (True, False)
     ]
     keys, values = ours.keys_values(states)
     assert keys.shape == values.shape == (3, groups, 5, WIDTH)
     output = ours(states, keys, values, mask, causal, hooks[0])
 
     named = dict(ours.named_parameters())
-    named |= {name: copied(named[name], groups) for name in named if name.startswith(("key.", "value."))}
+    named |= {
+        name: copied(named[name], groups) for name in named if name.startswith(("key.", "value."))
+    }
     keys, values = (
-        F.linear(states, named[f"{name}.weight"], named[f"{name}.bias"]).unflatten(-1, (HEADS, WIDTH)).transpose(1, 2)
+        F.linear(states, named[f"{name}.weight"], named[f"{name}.bias"])
+        .unflatten(-1, (HEADS, WIDTH))
+        .transpose(1, 2)
         for name in ("key", "value")
     )
-    expected = torch.func.functional_call(plain, named, (states, keys, values, mask, causal, hooks[1]))
+    expected = torch.func.functional_call(
+        plain, named, (states, keys, values, mask, causal, hooks[1])
+    )
     agree([output], [expected], [states, *ours.parameters()])
     if hooked:
         assert shown[True].shape == (3, HEADS, 5, 5)
@@ -73,7 +80,10 @@ def test_one_group_per_head_is_plain_attention() -> None:
 
 
 def test_grouped_heads_have_smaller_keys_and_values() -> None:
-    shapes = {name: tuple(each.shape) for name, each in MultiHeadAttention(12, 6, key_value_heads=2).named_parameters()}
+    shapes = {
+        name: tuple(each.shape)
+        for name, each in MultiHeadAttention(12, 6, key_value_heads=2).named_parameters()
+    }
     assert shapes == {
         "query.weight": (12, 12), "query.bias": (12,), "key.weight": (4, 12), "key.bias": (4,),
         "value.weight": (4, 12), "value.bias": (4,), "output.weight": (12, 12), "output.bias": (12,),
@@ -82,32 +92,46 @@ def test_grouped_heads_have_smaller_keys_and_values() -> None:
 
 @pytest.mark.parametrize("groups", [4, 0, -1, 12])
 def test_groups_must_divide_the_heads(groups: int) -> None:
-    with pytest.raises(ValueError, match=rf"^heads 6 is not a multiple of {groups} key_value_heads$"):
+    with pytest.raises(
+        ValueError, match=rf"^heads 6 is not a multiple of {groups} key_value_heads$"
+    ):
         MultiHeadAttention(12, 6, key_value_heads=groups)
 
 
 @pytest.mark.parametrize("fused", [True, False], ids=["fused", "bfloat16 by the formula"])
-def test_grouped_heads_step_by_step(fused: bool, draw: Draw, stir: Stir, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_grouped_heads_step_by_step(
+    fused: bool, draw: Draw, stir: Stir, monkeypatch: pytest.MonkeyPatch
+) -> None:
     attention, states = stir(MultiHeadAttention(SIZE, HEADS, key_value_heads=2)), draw(2, 6, SIZE)
     keys, values = attention.keys_values(states)
     whole = attention(states, keys, values, causal=True)
     if not fused:
-        monkeypatch.setattr("dialog.models.attention.multi_head._formula_is_faster", lambda *_: True)
+        monkeypatch.setattr(
+            "dialog.models.attention.multi_head._formula_is_faster", lambda *_: True
+        )
         monkeypatch.setattr(F, "scaled_dot_product_attention", None)
     for past in range(6):
         rest = attention(states[:, past:], keys, values, causal=True)
         torch.testing.assert_close(rest, whole[:, past:], rtol=0, atol=1e-12)
 
 
-def test_keys_are_copied_for_a_kernel_without_groups(draw: Draw, stir: Stir, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_are_copied_for_a_kernel_without_groups(
+    draw: Draw, stir: Stir, monkeypatch: pytest.MonkeyPatch
+) -> None:
     attention, states = stir(MultiHeadAttention(SIZE, HEADS, key_value_heads=2)), draw(2, 6, SIZE)
     expected = attention(states, *attention.keys_values(states))
-    monkeypatch.setattr("dialog.models.attention.multi_head._kernel_supports_groups", lambda _: False)
-    torch.testing.assert_close(attention(states, *attention.keys_values(states)), expected, rtol=0, atol=1e-12)
+    monkeypatch.setattr(
+        "dialog.models.attention.multi_head._kernel_supports_groups", lambda _: False
+    )
+    torch.testing.assert_close(
+        attention(states, *attention.keys_values(states)), expected, rtol=0, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("hook", [None, lambda *_: None], ids=["fused", "hooked"])
-def test_turn_applies_to_the_projected_query(hook: Callable[..., None] | None, draw: Draw, stir: Stir) -> None:
+def test_turn_applies_to_the_projected_query(
+    hook: Callable[..., None] | None, draw: Draw, stir: Stir
+) -> None:
     attention, states = stir(MultiHeadAttention(SIZE, HEADS)), draw(2, 6, SIZE)
     keys, values = attention.keys_values(states)
     seen: list[torch.Size] = []
@@ -143,8 +167,13 @@ def test_a_hook_for_another_module_leaves_the_kernel_fused(
 ) -> None:
     attention, states, seen, calls = stir(MultiHeadAttention(SIZE, HEADS)), draw(2, 6, SIZE), [], []
     kernel = F.scaled_dot_product_attention
-    monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *a, **k: (calls.append(1), kernel(*a, **k))[1])
-    for hook, fused in ((Only(nn.Identity(), print), 1), (Only(attention, lambda *shown: seen.append(shown)), 0)):
+    monkeypatch.setattr(
+        F, "scaled_dot_product_attention", lambda *a, **k: (calls.append(1), kernel(*a, **k))[1]
+    )
+    for hook, fused in (
+        (Only(nn.Identity(), print), 1),
+        (Only(attention, lambda *shown: seen.append(shown)), 0),
+    ):
         calls.clear()
         attention(states, *attention.keys_values(states), hook=hook)
         assert len(calls) == fused

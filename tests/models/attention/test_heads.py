@@ -7,7 +7,12 @@ import torch
 from torch import Tensor
 
 from dialog.analysis.attention.batch_maps import Examples
-from dialog.analysis.attention.importance import ablation_curve, head_importance, masked, negative_log_likelihoods
+from dialog.analysis.attention.importance import (
+    ablation_curve,
+    head_importance,
+    masked,
+    negative_log_likelihoods,
+)
 from dialog.errors import UserError
 from dialog.models.attention import MultiHeadAttention
 from dialog.models.attention.heads import head_names, heads_of, remove_heads, without_heads
@@ -17,12 +22,18 @@ PLAIN: dict[str, Any] = {"name": "transformer", "heads": 4, "feed_forward_size":
 LSTM: dict[str, Any] = {"name": "lstm", "size": 8}
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "transformer": (PLAIN, PLAIN),
-    "grouped": (PLAIN | {"key_value_heads": 2}, PLAIN | {"key_value_heads": 1, "norm_first": False}),
+    "grouped": (
+        PLAIN | {"key_value_heads": 2},
+        PLAIN | {"key_value_heads": 1, "norm_first": False},
+    ),
     "hierarchical": ({"name": "hierarchical", "tokens": PLAIN, "turns": PLAIN}, PLAIN),
     "bahdanau": (LSTM, LSTM | {"attention": {"name": "multi_head", "heads": 4}}),
     "mean": (LSTM, LSTM | {"attention": {"name": "multi_head", "heads": 2, "join": "mean"}}),
     "max": (LSTM, LSTM | {"attention": {"name": "multi_head", "heads": 2, "join": "max"}}),
-    "luong": (PLAIN, LSTM | {"name": "lstm_luong", "attention": {"name": "multi_head", "heads": 2}}),
+    "luong": (
+        PLAIN,
+        LSTM | {"name": "lstm_luong", "attention": {"name": "multi_head", "heads": 2}},
+    ),
 }
 
 
@@ -73,19 +84,28 @@ def test_removed_heads_leave_their_part_of_the_output_empty(kept: list[int]) -> 
     states = torch.randn(2, 5, 8).double()
     keys, values = attention.keys_values(states)
     heads = [
-        ((states @ attention.query.weight.T).unflatten(-1, (4, 2))[:, :, head] @ keys[:, head].mT / 2**0.5).softmax(-1)
+        (
+            (states @ attention.query.weight.T).unflatten(-1, (4, 2))[:, :, head]
+            @ keys[:, head].mT
+            / 2**0.5
+        ).softmax(-1)
         @ values[:, head]
         for head in range(4)
     ]
     joined = torch.cat([one * (head in kept) for head, one in enumerate(heads)], -1)
     expected = joined @ attention.output.weight.T + attention.output.bias
-    remove_heads(torch.nn.ModuleDict({"a": attention}), [f"a.{head}" for head in range(4) if head not in kept])
+    remove_heads(
+        torch.nn.ModuleDict({"a": attention}),
+        [f"a.{head}" for head in range(4) if head not in kept],
+    )
     torch.testing.assert_close(attention(states, keys, values), expected)
     if not kept:
         assert torch.equal(attention(states, keys, values), attention.output.bias.expand(2, 5, 8))
 
 
-def test_importance_is_the_mean_change_of_the_loss_with_the_mask(model: Seq2Seq, batch: Examples) -> None:
+def test_importance_is_the_mean_change_of_the_loss_with_the_mask(
+    model: Seq2Seq, batch: Examples
+) -> None:
     step = 1e-5
     measured = head_importance(model, [batch])
     assert [one.name for one in measured] == head_names(model)
@@ -93,10 +113,16 @@ def test_importance_is_the_mean_change_of_the_loss_with_the_mask(model: Seq2Seq,
         up, down = (torch.ones(2, heads_of(model)[one.module].heads).double() for _ in range(2))
         up[:, one.head] += step
         down[:, one.head] -= step
-        change = with_masks(model, batch, {one.module: up}) - with_masks(model, batch, {one.module: down})
-        assert one.importance == pytest.approx((change / (2 * step)).abs().mean().item(), rel=1e-4, abs=1e-9)
+        change = with_masks(model, batch, {one.module: up}) - with_masks(
+            model, batch, {one.module: down}
+        )
+        assert one.importance == pytest.approx(
+            (change / (2 * step)).abs().mean().item(), rel=1e-4, abs=1e-9
+        )
     for module in heads_of(model):
-        assert sum(one.normalised**2 for one in measured if one.module == module) == pytest.approx(1)
+        assert sum(one.normalised**2 for one in measured if one.module == module) == pytest.approx(
+            1
+        )
 
 
 def test_a_curve_removes_all_heads_in_order_and_restores_them(batch: Examples) -> None:
@@ -118,8 +144,14 @@ def test_a_curve_removes_all_heads_in_order_and_restores_them(batch: Examples) -
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("decoder.layers.0.cross_attention.4", "did you mean 'decoder.layers.0.cross_attention.0-3'"),
-        ("decoder.layers.7.cross_atention.1", "did you mean 'decoder.layers.[01].cross_attention.0-3'"),
+        (
+            "decoder.layers.0.cross_attention.4",
+            "did you mean 'decoder.layers.0.cross_attention.0-3'",
+        ),
+        (
+            "decoder.layers.7.cross_atention.1",
+            "did you mean 'decoder.layers.[01].cross_attention.0-3'",
+        ),
     ],
 )
 def test_unknown_heads(name: str, message: str) -> None:

@@ -46,10 +46,18 @@ def test_gradients_are_correct(case: str, draw: Draw, stir: Stir) -> None:
     names = [name for name, _ in reading.named_parameters()]
 
     def outputs(query: Tensor, states: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
-        return torch.func.functional_call(reading, dict(zip(names, weights, strict=True)), (query, states))
+        return torch.func.functional_call(
+            reading, dict(zip(names, weights, strict=True)), (query, states)
+        )
 
-    inputs = [draw(3, 3, query_size(case)), draw(3, 3, MEMORY), *(each.detach() for each in reading.parameters())]
-    assert torch.autograd.gradcheck(outputs, [each.clone().requires_grad_() for each in inputs], fast_mode=True)
+    inputs = [
+        draw(3, 3, query_size(case)),
+        draw(3, 3, MEMORY),
+        *(each.detach() for each in reading.parameters()),
+    ]
+    assert torch.autograd.gradcheck(
+        outputs, [each.clone().requires_grad_() for each in inputs], fast_mode=True
+    )
 
 
 @every_scorer
@@ -82,7 +90,9 @@ def test_padding_is_never_read(case: str, draw: Draw, stir: Stir) -> None:
         output, _ = attention(query, *attention.start(encoded(states, LENGTHS)))
         torch.testing.assert_close(output, contexts, rtol=0, atol=1e-12)
     for row, length in enumerate(LENGTHS):
-        alone, _ = attention(query[row, None], *attention.start(encoded(source.states[row, None, :length], [length])))
+        alone, _ = attention(
+            query[row, None], *attention.start(encoded(source.states[row, None, :length], [length]))
+        )
         torch.testing.assert_close(alone[0], contexts[row], rtol=0, atol=1e-12)
 
 
@@ -118,7 +128,9 @@ def test_rows_can_be_selected_between_reads(case: str, draw: Draw, stir: Stir) -
 
 @every_scorer
 @pytest.mark.parametrize("dtype", FORMATS, ids=str)
-def test_rows_without_real_tokens_are_finite(case: str, dtype: torch.dtype, draw: Draw, stir: Stir) -> None:
+def test_rows_without_real_tokens_are_finite(
+    case: str, dtype: torch.dtype, draw: Draw, stir: Stir
+) -> None:
     attention = stir(attention_of(case)).to(dtype)
     query = draw(3, STEPS, query_size(case)).to(dtype).requires_grad_()
     states = draw(3, 4, MEMORY).to(dtype).requires_grad_()
@@ -141,12 +153,20 @@ def test_rows_without_real_tokens_are_finite(case: str, dtype: torch.dtype, draw
 
 @every_scorer
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-def test_softmax_of_half_scores_is_float32(case: str, dtype: torch.dtype, draw: Draw, stir: Stir) -> None:
+def test_softmax_of_half_scores_is_float32(
+    case: str, dtype: torch.dtype, draw: Draw, stir: Stir
+) -> None:
     """Weights of 300 tokens, each rounded to a half, would not sum to 1."""
     attention = stir(attention_of(case)).to(dtype)
-    query, states = (draw(2, length, size).to(dtype) for length, size in ((2, query_size(case)), (300, MEMORY)))
+    query, states = (
+        draw(2, length, size).to(dtype) for length, size in ((2, query_size(case)), (300, MEMORY))
+    )
     shown: list[Tensor] = []
-    attention(query, *attention.start(encoded(states, [300, 260])), lambda _, weights: shown.append(weights))
+    attention(
+        query,
+        *attention.start(encoded(states, [300, 260])),
+        lambda _, weights: shown.append(weights),
+    )
     assert shown[0].dtype is torch.float32
     torch.testing.assert_close(shown[0].sum(-1), torch.ones(shown[0].shape[:-1]), rtol=0, atol=1e-5)
 
@@ -154,7 +174,10 @@ def test_softmax_of_half_scores_is_float32(case: str, dtype: torch.dtype, draw: 
 @every_scorer
 def test_autocast_stays_near_float32(case: str, draw: Draw, stir: Stir) -> None:
     attention = stir(attention_of(case)).float()
-    query, states = draw(3, STEPS, query_size(case)).float().requires_grad_(), draw(3, 5, MEMORY).float()
+    query, states = (
+        draw(3, STEPS, query_size(case)).float().requires_grad_(),
+        draw(3, 5, MEMORY).float(),
+    )
     source = encoded(states.requires_grad_(), LENGTHS)
     expected, _ = attention(query, *attention.start(source))
     with torch.autocast("cpu", torch.bfloat16):
@@ -169,7 +192,9 @@ def test_autocast_stays_near_float32(case: str, draw: Draw, stir: Stir) -> None:
 
 
 @every_scorer
-def test_keys_are_projected_once_unless_the_source_changes(case: str, draw: Draw, stir: Stir) -> None:
+def test_keys_are_projected_once_unless_the_source_changes(
+    case: str, draw: Draw, stir: Stir
+) -> None:
     attention, calls = stir(attention_of(case)), []
     keys = attention.scorer.keys
     attention.scorer.keys = lambda states: calls.append(1) or keys(states)

@@ -30,11 +30,19 @@ SIZE, ROWS = 8, 3
 
 
 def in_torchs_names(ours: MultiHeadAttention) -> dict[str, Tensor]:
-    """Our weights packed as in torch, [Wq; Wk; Wv], so that the gradients of both arrive in ours."""
+    """Our weights packed as in torch, [Wq; Wk; Wv], so that the gradients of both arrive in
+    ours.
+    """
     thirds = (ours.query, ours.key, ours.value)
-    named = {"in_proj_weight": torch.cat([layer.weight for layer in thirds]), "out_proj.weight": ours.output.weight}
+    named = {
+        "in_proj_weight": torch.cat([layer.weight for layer in thirds]),
+        "out_proj.weight": ours.output.weight,
+    }
     if ours.output.bias is not None:
-        named |= {"in_proj_bias": torch.cat([layer.bias for layer in thirds]), "out_proj.bias": ours.output.bias}
+        named |= {
+            "in_proj_bias": torch.cat([layer.bias for layer in thirds]),
+            "out_proj.bias": ours.output.bias,
+        }
     return named
 
 
@@ -57,7 +65,9 @@ def test_multi_head_attention_agrees_with_torch(
 
     seen: list[tuple[nn.Module, Tensor]] = []
     hook = (lambda module, weights: seen.append((module, weights))) if hooked else None
-    output = ours(query, *ours.keys_values(states), mask[:, None, None] if padding else None, causal, hook)
+    output = ours(
+        query, *ours.keys_values(states), mask[:, None, None] if padding else None, causal, hook
+    )
     theirs = nn.MultiheadAttention(SIZE, heads, bias=bias, batch_first=True).double()
     named = in_torchs_names(ours)
     assert named.keys() == dict(theirs.named_parameters()).keys()
@@ -66,7 +76,10 @@ def test_multi_head_attention_agrees_with_torch(
         "attn_mask": torch.ones(length, length).triu(1).bool() if causal else None,
     }
     expected, weights = torch.func.functional_call(
-        theirs, named, (query, states, states), {"need_weights": True, "average_attn_weights": False, **masks}
+        theirs,
+        named,
+        (query, states, states),
+        {"need_weights": True, "average_attn_weights": False, **masks},
     )
     agree([output], [expected], [*{query, states}, *ours.parameters()])
     if hooked:
@@ -75,7 +88,9 @@ def test_multi_head_attention_agrees_with_torch(
         torch.testing.assert_close(shown, weights, rtol=0, atol=1e-12)
 
 
-def test_the_last_query_sees_all_keys(draw: Callable[..., Tensor], stir: Callable[[nn.Module], nn.Module]) -> None:
+def test_the_last_query_sees_all_keys(
+    draw: Callable[..., Tensor], stir: Callable[[nn.Module], nn.Module]
+) -> None:
     attention, states = stir(MultiHeadAttention(8, 2)), draw(2, 6, 8)
     keys, values = attention.keys_values(states)
     whole = attention(states, keys, values, causal=True)
@@ -84,9 +99,14 @@ def test_the_last_query_sees_all_keys(draw: Callable[..., Tensor], stir: Callabl
             rest = attention(states[:, past:], keys, values, causal=True, hook=hook)
             torch.testing.assert_close(rest, whole[:, past:], rtol=0, atol=1e-12)
     seen: list[Tensor] = []
-    attention(states[:, 4:], keys, values, causal=True, hook=lambda _, weights: seen.append(weights))
+    attention(
+        states[:, 4:], keys, values, causal=True, hook=lambda _, weights: seen.append(weights)
+    )
     assert (seen[0] > 0).tolist() == [[[[True] * 5 + [False], [True] * 6]] * 2] * 2
-    assert causal_mask(2, 4, torch.device("cpu")).tolist() == [[True, True, True, False], [True] * 4]
+    assert causal_mask(2, 4, torch.device("cpu")).tolist() == [
+        [True, True, True, False],
+        [True] * 4,
+    ]
 
 
 def test_hook_gets_the_weights_before_dropout(
@@ -102,13 +122,17 @@ def test_hook_gets_the_weights_before_dropout(
         seen.append(weights)
 
     for each in (None, hook):
-        torch.testing.assert_close(attention.eval()(states, keys, values, hook=each), expected, rtol=0, atol=1e-12)
+        torch.testing.assert_close(
+            attention.eval()(states, keys, values, hook=each), expected, rtol=0, atol=1e-12
+        )
         torch.manual_seed(0)
         assert (attention.train()(states, keys, values, hook=each) - expected).abs().max() > 0.1
     torch.manual_seed(0)
     dropped = attention.train()(states, keys, values, hook=hook)
     for weights in seen:
-        torch.testing.assert_close(weights.sum(-1), torch.ones(2, 2, 5).double(), rtol=0, atol=1e-12)
+        torch.testing.assert_close(
+            weights.sum(-1), torch.ones(2, 2, 5).double(), rtol=0, atol=1e-12
+        )
         torch.testing.assert_close(weights, seen[0], rtol=0, atol=0)
     torch.manual_seed(0)
     mixed = F.dropout(seen[0], 0.5) @ values
@@ -116,23 +140,32 @@ def test_hook_gets_the_weights_before_dropout(
     torch.testing.assert_close(dropped, by_hand, rtol=0, atol=1e-12)
 
 
-def test_fused_dropout_keeps_the_mean(draw: Callable[..., Tensor], stir: Callable[[nn.Module], nn.Module]) -> None:
+def test_fused_dropout_keeps_the_mean(
+    draw: Callable[..., Tensor], stir: Callable[[nn.Module], nn.Module]
+) -> None:
     attention, states = stir(MultiHeadAttention(4, 1, dropout=0.3)).train(), draw(1, 5, 4)
     keys, values = (each.expand(20000, -1, -1, -1) for each in attention.keys_values(states))
     torch.manual_seed(0)
     mean = attention(states.expand(20000, -1, -1), keys, values).mean(0)
-    torch.testing.assert_close(mean, attention.eval()(states, keys[:1], values[:1])[0], rtol=0, atol=0.02)
+    torch.testing.assert_close(
+        mean, attention.eval()(states, keys[:1], values[:1])[0], rtol=0, atol=0.02
+    )
 
 
 @pytest.mark.parametrize("hooked", [False, True])
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_a_row_without_real_tokens_gives_the_output_bias(
-    dtype: torch.dtype, hooked: bool, draw: Callable[..., Tensor], stir: Callable[[nn.Module], nn.Module]
+    dtype: torch.dtype,
+    hooked: bool,
+    draw: Callable[..., Tensor],
+    stir: Callable[[nn.Module], nn.Module],
 ) -> None:
     attention = stir(MultiHeadAttention(8, 2)).to(dtype)
     states = draw(2, 4, 8).to(dtype).requires_grad_()
     mask = torch.tensor([[1, 1, 0, 0], [0, 0, 0, 0]]).bool()[:, None, None]
-    output = attention(states, *attention.keys_values(states), mask, hook=(lambda *_: None) if hooked else None)
+    output = attention(
+        states, *attention.keys_values(states), mask, hook=(lambda *_: None) if hooked else None
+    )
     output.float().square().sum().backward()
     assert output.isfinite().all()
     torch.testing.assert_close(output[1], attention.output.bias.expand(4, -1))
@@ -159,7 +192,9 @@ def test_bfloat16_on_a_cpu_uses_the_formula(
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
         output = attention(states, *attention.keys_values(states), mask, causal)
     assert output.dtype is torch.bfloat16
-    torch.testing.assert_close(output.float(), expected, rtol=0.03, atol=0.03 * expected.abs().max().item())
+    torch.testing.assert_close(
+        output.float(), expected, rtol=0.03, atol=0.03 * expected.abs().max().item()
+    )
 
 
 @pytest.mark.parametrize("heads", [3, 0, -2])

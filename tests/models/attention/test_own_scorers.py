@@ -89,13 +89,17 @@ class Mute:
 
 
 def own(scorer: type) -> Attention:
-    return Attention(trusted({"name": f"{__name__}.{scorer.__name__}"}), query_size=QUERY, key_size=MEMORY)
+    return Attention(
+        trusted({"name": f"{__name__}.{scorer.__name__}"}), query_size=QUERY, key_size=MEMORY
+    )
 
 
 def test_own_module_is_trained(draw: Draw, stir: Stir) -> None:
     attention = stir(own(Near))
     query, states, shown = draw(3, STEPS, QUERY), draw(3, 5, MEMORY), []
-    contexts, _ = attention(query, *attention.start(encoded(states, LENGTHS)), seen_by(shown, attention))
+    contexts, _ = attention(
+        query, *attention.start(encoded(states, LENGTHS)), seen_by(shown, attention)
+    )
     contexts.sum().backward()
     assert {name for name, each in attention.named_parameters() if each.grad is not None} == {
         "scorer.key.weight",
@@ -113,9 +117,13 @@ def test_own_module_is_trained(draw: Draw, stir: Stir) -> None:
         (Next, [[0, 1, 2, 3], [0, 1, 0, 1], [0, 0, 0, 0]]),
     ],
 )
-def test_scorer_gets_the_inputs_that_it_needs(scorer: type, places: list[list[int]], draw: Draw) -> None:
+def test_scorer_gets_the_inputs_that_it_needs(
+    scorer: type, places: list[list[int]], draw: Draw
+) -> None:
     attention, states, shown = own(scorer), draw(3, 5, MEMORY), []
-    contexts, _ = attention(draw(3, 4, QUERY), *attention.start(encoded(states, LENGTHS)), seen_by(shown, attention))
+    contexts, _ = attention(
+        draw(3, 4, QUERY), *attention.start(encoded(states, LENGTHS)), seen_by(shown, attention)
+    )
     assert shown[0].argmax(-1)[:, 0].tolist() == places
     expected = states[torch.arange(3).unsqueeze(1), torch.tensor(places)]
     torch.testing.assert_close(contexts, expected, rtol=0, atol=1e-12)
@@ -147,14 +155,19 @@ def test_scores_of_a_wrong_shape_name_the_expected_shape(draw: Draw) -> None:
     attention = own(Summed)
     with pytest.raises(UserError) as raised:
         attention(draw(3, 4, QUERY), *attention.start(encoded(draw(3, 5, MEMORY), LENGTHS)))
-    assert str(raised.value) == (
-        f"attention {__name__}.Summed: scores have the shape [3, 5]; return [B, T, S], here [3, 4, 5]"
+    assert (
+        str(raised.value)
+        == f"attention {__name__}.Summed: scores have the shape [3, 5]; return [B, T, S], here [3,"
+        " 4, 5]"
     )
 
 
 @pytest.mark.parametrize(
     ("scorer", "message"),
-    [(Keyless, "Keyless: no method keys(states)"), (Mute, "Mute: cannot be called with (query, keys)")],
+    [
+        (Keyless, "Keyless: no method keys(states)"),
+        (Mute, "Mute: cannot be called with (query, keys)"),
+    ],
 )
 def test_class_that_is_no_scorer_is_one_clear_line(scorer: type, message: str) -> None:
     with pytest.raises(TypeError) as raised:
@@ -165,11 +178,16 @@ def test_class_that_is_no_scorer_is_one_clear_line(scorer: type, message: str) -
 
 
 def test_unsupported_need_is_named() -> None:
-    with pytest.raises(ValueError, match=r"^Needy\.needs: unsupported input turns; supported: coverage, last, mask$"):
+    with pytest.raises(
+        ValueError,
+        match=r"^Needy\.needs: unsupported input turns; supported: coverage, last, mask$",
+    ):
         own(Needy)
     inner = trusted({"name": f"{__name__}.Final"})
     with pytest.raises(UserError, match=r"Final\.needs: unsupported input mask; supported: none$"):
-        build_attention({"name": "local", "size": 2, "scorer": inner}, query_size=QUERY, key_size=MEMORY)
+        build_attention(
+            {"name": "local", "size": 2, "scorer": inner}, query_size=QUERY, key_size=MEMORY
+        )
 
 
 # ------------------------------------------------------------------ invalid components
@@ -178,20 +196,53 @@ def test_unsupported_need_is_named() -> None:
 @pytest.mark.parametrize(
     ("component", "message"),
     [
-        ({"name": "dot"}, "dot: the query has size 3, the source 4; make them equal or use bilinear"),
+        (
+            {"name": "dot"},
+            "dot: the query has size 3, the source 4; make them equal or use bilinear",
+        ),
         ({"name": "scaled_dot"}, "scaled_dot: the query has size 3, the source 4"),
-        ({"name": "local", "size": 2, "scorer": {"name": "dot"}}, "dot: the query has size 3, the source 4"),
-        ({"name": "interactive", "scorer": {"name": "scaled_dot"}}, "scaled_dot: the query has size 3, the source 4"),
-        ({"name": "location", "size": 2, "width": 4}, "location: width must be odd and at least 1, not 4"),
-        ({"name": "location", "size": 2, "width": 0}, "location: width must be odd and at least 1, not 0"),
-        ({"name": "location", "size": 2, "width": -1}, "location: width must be odd and at least 1, not -1"),
-        ({"name": "location", "size": 2, "filters": 0}, "location: filters must be at least 1, not 0"),
+        (
+            {"name": "local", "size": 2, "scorer": {"name": "dot"}},
+            "dot: the query has size 3, the source 4",
+        ),
+        (
+            {"name": "interactive", "scorer": {"name": "scaled_dot"}},
+            "scaled_dot: the query has size 3, the source 4",
+        ),
+        (
+            {"name": "location", "size": 2, "width": 4},
+            "location: width must be odd and at least 1, not 4",
+        ),
+        (
+            {"name": "location", "size": 2, "width": 0},
+            "location: width must be odd and at least 1, not 0",
+        ),
+        (
+            {"name": "location", "size": 2, "width": -1},
+            "location: width must be odd and at least 1, not -1",
+        ),
+        (
+            {"name": "location", "size": 2, "filters": 0},
+            "location: filters must be at least 1, not 0",
+        ),
         ({"name": "local", "size": 2, "window": 0}, "local: window must be at least 1, not 0"),
-        ({"name": "local", "size": 2, "scorer": {"name": "location", "size": 2}}, "unknown scorer 'location'"),
+        (
+            {"name": "local", "size": 2, "scorer": {"name": "location", "size": 2}},
+            "unknown scorer 'location'",
+        ),
         ({"name": "interactive"}, "interactive: missing required argument: scorer"),
-        ({"name": "multi_head", "heads": 2, "join": "sum"}, "join must be one of concatenation, mean, max, not 'sum'"),
-        ({"name": "multi_head", "heads": 3}, "multi_head: size 4 and the source's size 4 must be multiples of 3 heads"),
-        ({"name": "multi_head", "heads": 3, "size": 6}, "size 6 and the source's size 4 must be multiples of 3 heads"),
+        (
+            {"name": "multi_head", "heads": 2, "join": "sum"},
+            "join must be one of concatenation, mean, max, not 'sum'",
+        ),
+        (
+            {"name": "multi_head", "heads": 3},
+            "multi_head: size 4 and the source's size 4 must be multiples of 3 heads",
+        ),
+        (
+            {"name": "multi_head", "heads": 3, "size": 6},
+            "size 6 and the source's size 4 must be multiples of 3 heads",
+        ),
         (
             {"name": "multi_head", "heads": 3, "size": 4, "join": "max"},
             "size 4 and the source's size 4 must be multiples",

@@ -41,10 +41,14 @@ def test_masked_softmax_is_a_distribution_over_real_entries(
     exact = torch.promote_types(dtype, torch.float32)
     torch.testing.assert_close(weights.sum(-1), torch.ones(3, dtype=exact), rtol=0, atol=1e-6)
     for row in range(3):
-        torch.testing.assert_close(weights[row, mask[row]], scores[row, mask[row]].to(exact).softmax(-1))
+        torch.testing.assert_close(
+            weights[row, mask[row]], scores[row, mask[row]].to(exact).softmax(-1)
+        )
 
 
 def test_no_mask_is_plain_softmax(draw: Callable[..., Tensor]) -> None:
     scores = draw(2, 3, 5)
     assert torch.equal(masked_softmax(scores, None), scores.softmax(-1))
-    assert torch.equal(masked_softmax(scores, torch.ones(2, 1, 5, dtype=torch.bool)), scores.softmax(-1))
+    assert torch.equal(
+        masked_softmax(scores, torch.ones(2, 1, 5, dtype=torch.bool)), scores.softmax(-1)
+    )

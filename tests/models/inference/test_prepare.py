@@ -18,7 +18,12 @@ Component = dict[str, Any]
 ADDITIVE = {"attention": {"name": "additive", "size": 12}}
 RECURRENT: Component = {"name": "lstm", "size": 16}
 TRANSFORMER: Component = {"name": "transformer", "heads": 4, "feed_forward_size": 24, "layers": 2}
-MODERN = {"norm": "rms_norm", "activation": "swiglu", "positions": {"name": "rotary"}, "key_value_heads": 2}
+MODERN = {
+    "norm": "rms_norm",
+    "activation": "swiglu",
+    "positions": {"name": "rotary"},
+    "key_value_heads": 2,
+}
 LUONG: Component = {"name": "lstm_luong", "size": 16}
 LUONG_DOT = LUONG | {"attention": {"name": "dot"}}
 DEEP: Component = {"size": 20, "layers": 2}
@@ -34,7 +39,10 @@ CASES: list[tuple[Component, Component]] = [
     (RECURRENT | {"bidirectional": False}, {"name": "lstm_plain", "size": 16}),
     (TRANSFORMER, {"name": "gru_plain", "bridge": {"name": "dense"}} | DEEP),
     (TRANSFORMER, TRANSFORMER),
-    (RECURRENT, TRANSFORMER | {"norm_first": False, "activation": "gelu", "positions": {"name": "learned"}}),
+    (
+        RECURRENT,
+        TRANSFORMER | {"norm_first": False, "activation": "gelu", "positions": {"name": "learned"}},
+    ),
     (TRANSFORMER, TRANSFORMER | MODERN),
 ]
 each_case = pytest.mark.parametrize(("encoder", "decoder"), CASES)
@@ -70,7 +78,9 @@ def source() -> Tensor:
 
 @torch.inference_mode()
 def scores(model: Seq2Seq, source: Tensor, width: int = 1) -> Tensor:
-    """Logits of all steps of a beam that is reordered after each, and loses its first source after three."""
+    """Logits of all steps of a beam that is reordered after each, and loses its first source after
+    three.
+    """
     memory, state = model.start(source, source != PAD)
     memory, state = memory.repeat(width), state.repeat(width)
     generator = torch.Generator().manual_seed(8)
@@ -95,13 +105,19 @@ def test_scores_are_those_of_the_readable_network(
 ) -> None:
     model = network(encoder, decoder)
     assert can_prepare(model)
-    torch.testing.assert_close(scores(prepare(model), source, width), scores(model, source, width), rtol=0, atol=2e-5)
+    torch.testing.assert_close(
+        scores(prepare(model), source, width), scores(model, source, width), rtol=0, atol=2e-5
+    )
 
 
 @pytest.mark.parametrize(("encoder", "decoder"), CASES[-3:])
 @pytest.mark.parametrize("width", [1, 3])
 def test_attention_of_many_rows_is_the_same(
-    encoder: Component, decoder: Component, width: int, source: Tensor, monkeypatch: pytest.MonkeyPatch
+    encoder: Component,
+    decoder: Component,
+    width: int,
+    source: Tensor,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model = network(encoder, decoder)
     fused = scores(prepare(model), source, width)
@@ -110,7 +126,9 @@ def test_attention_of_many_rows_is_the_same(
 
 
 @each_case
-def test_half_precision_stays_near_float32(encoder: Component, decoder: Component, source: Tensor) -> None:
+def test_half_precision_stays_near_float32(
+    encoder: Component, decoder: Component, source: Tensor
+) -> None:
     model = network(encoder, decoder)
     exact = scores(model, source)
     assert (scores(prepare(model.bfloat16()), source) - exact).abs().max() < 0.05 * exact.std() * 3
@@ -119,12 +137,18 @@ def test_half_precision_stays_near_float32(encoder: Component, decoder: Componen
 @pytest.mark.parametrize(("encoder", "decoder"), CASES[-3:])
 @pytest.mark.parametrize("width", [1, 3])
 def test_keys_and_values_of_many_rows_are_in_bfloat16(
-    encoder: Component, decoder: Component, width: int, source: Tensor, monkeypatch: pytest.MonkeyPatch
+    encoder: Component,
+    decoder: Component,
+    width: int,
+    source: Tensor,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model = network(encoder, decoder)
     exact = scores(model, source, width)
     monkeypatch.setattr("dialog.models.inference.transformer_decoder.MANY", 1)
-    monkeypatch.setattr("dialog.models.inference.transformer_decoder.has_fast_bfloat16", lambda: True)
+    monkeypatch.setattr(
+        "dialog.models.inference.transformer_decoder.has_fast_bfloat16", lambda: True
+    )
     half = prepare(model.bfloat16())
     with torch.inference_mode():
         memory, _ = half.start(source, source != PAD)
@@ -134,7 +158,9 @@ def test_keys_and_values_of_many_rows_are_in_bfloat16(
 
 @pytest.mark.skipif(not has_int8("cpu"), reason="the processor has no VNNI")
 @pytest.mark.parametrize("final", [False, True])
-def test_recurrent_encoders_are_in_bfloat16(final: bool, source: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recurrent_encoders_are_in_bfloat16(
+    final: bool, source: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     prepared_module = importlib.import_module("dialog.models.inference.prepare")
     monkeypatch.setattr(prepared_module, "has_fast_bfloat16", lambda: True)
     bridge = {"bridge": {"name": "final"}} if final else {}
@@ -150,7 +176,11 @@ def test_recurrent_encoders_are_in_bfloat16(final: bool, source: Tensor, monkeyp
 @each_case
 @pytest.mark.parametrize("smallest", ["LARGE", "MEDIUM", "FEW"])
 def test_int8_stays_near_float32(
-    encoder: Component, decoder: Component, smallest: str, source: Tensor, monkeypatch: pytest.MonkeyPatch
+    encoder: Component,
+    decoder: Component,
+    smallest: str,
+    source: Tensor,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in ("MEDIUM", smallest):
         monkeypatch.setattr(f"dialog.models.inference.products.{name}", 1)
@@ -161,7 +191,9 @@ def test_int8_stays_near_float32(
 
 
 @each_case
-def test_several_tokens_at_once_are_one_after_the_other(encoder: Component, decoder: Component, source: Tensor) -> None:
+def test_several_tokens_at_once_are_one_after_the_other(
+    encoder: Component, decoder: Component, source: Tensor
+) -> None:
     model, tokens = prepare(network(encoder, decoder)), torch.randint(1, VOCABULARY, (3, 5))
     with torch.inference_mode():
         memory, state = model.start(source, source != PAD)
@@ -174,8 +206,13 @@ def test_several_tokens_at_once_are_one_after_the_other(encoder: Component, deco
 
 
 @each_case
-def test_a_state_can_be_stepped_again(encoder: Component, decoder: Component, source: Tensor) -> None:
-    model, (one, other) = prepare(network(encoder, decoder)), torch.randint(1, VOCABULARY, (2, 3, 1))
+def test_a_state_can_be_stepped_again(
+    encoder: Component, decoder: Component, source: Tensor
+) -> None:
+    model, (one, other) = (
+        prepare(network(encoder, decoder)),
+        torch.randint(1, VOCABULARY, (2, 3, 1)),
+    )
     with torch.inference_mode():
         memory, state = model.start(source, source != PAD)
         _, state = model.step(one, memory, state)
@@ -219,7 +256,9 @@ def test_only_known_parts_are_prepared() -> None:
     adapted = network(TRANSFORMER, TRANSFORMER)
     nn.utils.parametrizations.weight_norm(adapted.decoder.layers[0].cross_attention.query)
     assert not can_prepare(adapted)
-    nn.utils.parametrizations.weight_norm((recurrent := network(RECURRENT, LUONG_DOT)).decoder.attentional)
+    nn.utils.parametrizations.weight_norm(
+        (recurrent := network(RECURRENT, LUONG_DOT)).decoder.attentional
+    )
     assert not can_prepare(recurrent)
     subclassed = network(RECURRENT, LUONG_DOT)
     subclassed.decoder.attention.scorer = OwnScorer(16, 16)

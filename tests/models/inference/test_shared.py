@@ -20,7 +20,10 @@ def test_selected_rows_have_their_own_source(rows: list[int], copies: int) -> No
     values = torch.tensor([10.0, 11.0, 12.0])
     shared = SharedRows((values,)).repeat(2).select(torch.tensor(rows))
     assert shared.copies == copies
-    assert shared.parts[0].repeat_interleave(copies).tolist() == values.repeat_interleave(2)[rows].tolist()
+    assert (
+        shared.parts[0].repeat_interleave(copies).tolist()
+        == values.repeat_interleave(2)[rows].tolist()
+    )
 
 
 def test_repeat_copies_nothing() -> None:
@@ -30,7 +33,9 @@ def test_repeat_copies_nothing() -> None:
     assert shared.parts[0] is values
 
 
-@pytest.mark.parametrize(("multiple", "rows"), [(1, [0, 1, 2, 3, 6]), (4, [0, 1, 2, 3, 6, 4, 5, 7])])
+@pytest.mark.parametrize(
+    ("multiple", "rows"), [(1, [0, 1, 2, 3, 6]), (4, [0, 1, 2, 3, 6, 4, 5, 7])]
+)
 def test_rows_are_the_real_tokens_and_some_padding(
     multiple: int, rows: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -45,4 +50,8 @@ def test_rows_are_the_real_tokens_and_some_padding(
 def test_tokens_without_enough_padding_are_not_copied() -> None:
     padded = torch.zeros(3, 3, 1)
     real = RealTokens(torch.tensor([[1, 1, 1], [1, 0, 0], [1, 0, 0]]) == 1)
-    assert real.rows(padded).data_ptr() == real.padded(real.rows(padded)).data_ptr() == padded.data_ptr()
+    assert (
+        real.rows(padded).data_ptr()
+        == real.padded(real.rows(padded)).data_ptr()
+        == padded.data_ptr()
+    )

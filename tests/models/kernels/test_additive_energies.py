@@ -33,10 +33,14 @@ def test_steps_are_the_formula(
     expected = torch.autograd.grad(energies, (query, keys, energy), gradient)
     of_keys, of_energy = torch.zeros_like(keys), torch.zeros_like(energy)
     of_query = steps.backward(query.detach(), gradient, of_keys, of_energy)
-    torch.testing.assert_close((of_query, 4 * energy * of_keys, 2 * of_energy), expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        (of_query, 4 * energy * of_keys, 2 * of_energy), expected, rtol=0, atol=1e-12
+    )
 
 
 def test_a_row_without_real_tokens_has_uniform_weights() -> None:
     keys, energy = torch.randn(1, 4, 2), torch.ones(2)
-    weights = AdditiveSteps(keys, energy, torch.zeros(1, 4, dtype=torch.bool)).weights(torch.zeros(1, 2))
+    weights = AdditiveSteps(keys, energy, torch.zeros(1, 4, dtype=torch.bool)).weights(
+        torch.zeros(1, 2)
+    )
     torch.testing.assert_close(weights, torch.full((1, 4), 0.25))

@@ -1,4 +1,6 @@
-"""The loop with its own gradient against the readable loop that runs with a hook, differentiated by autograd."""
+"""The loop with its own gradient against the readable loop that runs with a hook, differentiated by
+autograd.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -20,7 +22,11 @@ Stir = Callable[[nn.Module], nn.Module]
 Agree = Callable[..., None]
 
 EMBEDDING, MEMORY, SIZE, KEYS = 3, 4, 5, 6
-DROPOUTS = {"none": {}, "between layers": {"dropout": 0.4}, "variational": {"dropout": 0.4, "variational": True}}
+DROPOUTS = {
+    "none": {},
+    "between layers": {"dropout": 0.4},
+    "variational": {"dropout": 0.4, "variational": True},
+}
 both_cells = pytest.mark.parametrize("cell", [LSTM(), GRU()], ids=lambda cell: cell.name)
 every_dropout = pytest.mark.parametrize("dropout", DROPOUTS)
 
@@ -29,7 +35,7 @@ def watched(module: nn.Module, weights: Tensor) -> None:
     """A hook without effect, which selects the readable loop."""
 
 
-def decoder_of(cell: RecurrentCell, layers: int = 1, **changes: Any) -> BahdanauDecoder:  # noqa: ANN401 - a recipe's values
+def decoder_of(cell: RecurrentCell, layers: int = 1, **changes: Any) -> BahdanauDecoder:
     sizes = {"input_size": EMBEDDING, "memory_size": MEMORY, "size": SIZE}
     arguments = {"attention": {"name": "additive", "size": KEYS}, **sizes, **changes}
     return construct(partial(BahdanauDecoder, cell), layers=layers, **arguments)
@@ -42,7 +48,9 @@ def source(draw: Draw) -> Encoded:
     return Encoded(draw(4, 4, MEMORY).requires_grad_(), mask, draw(4, MEMORY).requires_grad_())
 
 
-def both(decoder: BahdanauDecoder, inputs: Tensor, source: Encoded) -> tuple[list[Tensor], list[Tensor]]:
+def both(
+    decoder: BahdanauDecoder, inputs: Tensor, source: Encoded
+) -> tuple[list[Tensor], list[Tensor]]:
     """Outputs and states of the kernel and of the readable loop, with the same dropout."""
     results = []
     for hook in (None, watched):
@@ -102,7 +110,9 @@ def test_scoring_runs_the_kernel(
     assert kernel.call_count == 1
     torch.testing.assert_close(ours, readable, rtol=0, atol=1e-12)
     torch.testing.assert_close(state.stack.hidden, expected.stack.hidden, rtol=0, atol=1e-12)
-    torch.testing.assert_close(state.stack.cell_state, expected.stack.cell_state, rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        state.stack.cell_state, expected.stack.cell_state, rtol=0, atol=1e-12
+    )
 
 
 @both_cells
@@ -117,7 +127,8 @@ def test_states_stay_float32_in_mixed_precision(
         ours, theirs = both(decoder, inputs, source)
         assert [each.dtype for each in ours] == [torch.bfloat16] + [torch.float32] * (len(ours) - 1)
         gradients = [
-            torch.autograd.grad(each[0].float().square().sum(), decoder.parameters()) for each in (ours, theirs)
+            torch.autograd.grad(each[0].float().square().sum(), decoder.parameters())
+            for each in (ours, theirs)
         ]
     exact, _ = both(decoder, inputs, source)
     expected = torch.autograd.grad(exact[0].square().sum(), decoder.parameters())
@@ -128,7 +139,9 @@ def test_states_stay_float32_in_mixed_precision(
 
 def test_bfloat16_weights_stay_near_float32(source: Encoded, draw: Draw, stir: Stir) -> None:
     decoder, inputs = stir(decoder_of(LSTM(), 2)).float(), draw(4, 6, EMBEDDING).float()
-    exact, _ = both(decoder, inputs, Encoded(source.states.float(), source.mask, source.summary.float()))
+    exact, _ = both(
+        decoder, inputs, Encoded(source.states.float(), source.mask, source.summary.float())
+    )
     half = Encoded(source.states.bfloat16(), source.mask, source.summary.bfloat16())
     ours, _ = both(decoder.bfloat16(), inputs.bfloat16(), half)
     for one, other in zip(ours, exact, strict=True):
@@ -139,7 +152,7 @@ def test_bfloat16_weights_stay_near_float32(source: Encoded, draw: Draw, stir: S
 def test_saved_tensors_do_not_grow_by_the_keys(source: Encoded, draw: Draw, stir: Stir) -> None:
     decoder = stir(decoder_of(LSTM(), attention={"name": "additive", "size": 64}))
 
-    def saved(steps: int, hook: Any) -> int:  # noqa: ANN401 - an attention hook, or none
+    def saved(steps: int, hook: Any) -> int:
         sizes: list[int] = []
         with torch.autograd.graph.saved_tensors_hooks(
             lambda each: sizes.append(each.numel()) or each, lambda each: each
@@ -161,7 +174,11 @@ def test_second_derivatives_are_not_supported(source: Encoded, draw: Draw, stir:
 
 @pytest.mark.parametrize(
     "attention",
-    [{"name": "location", "size": KEYS}, {"name": "multi_head", "heads": 2, "size": KEYS}, {"name": "none"}],
+    [
+        {"name": "location", "size": KEYS},
+        {"name": "multi_head", "heads": 2, "size": KEYS},
+        {"name": "none"},
+    ],
 )
 def test_other_attentions_run_the_readable_loop(
     attention: dict[str, Any], source: Encoded, draw: Draw, stir: Stir
@@ -177,11 +194,19 @@ def test_other_attentions_run_the_readable_loop(
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("precision", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 def test_kernel_is_the_readable_loop_on_a_gpu(
-    cell: RecurrentCell, layers: int, precision: torch.dtype, source: Encoded, draw: Draw, stir: Stir, agree: Agree
+    cell: RecurrentCell,
+    layers: int,
+    precision: torch.dtype,
+    source: Encoded,
+    draw: Draw,
+    stir: Stir,
+    agree: Agree,
 ) -> None:
     dtype = precision if precision.itemsize >= 4 else torch.float32
     decoder = stir(decoder_of(cell, layers)).to("cuda", dtype)
-    states, summary = (each.detach().to("cuda", dtype).requires_grad_() for each in (source.states, source.summary))
+    states, summary = (
+        each.detach().to("cuda", dtype).requires_grad_() for each in (source.states, source.summary)
+    )
     inputs = draw(4, 5, EMBEDDING).to("cuda", dtype).requires_grad_()
     with torch.autocast("cuda", precision, enabled=precision.itemsize < 4):
         ours, theirs = both(decoder, inputs, Encoded(states, source.mask.cuda(), summary))
@@ -189,7 +214,9 @@ def test_kernel_is_the_readable_loop_on_a_gpu(
     if precision.itemsize >= 4:
         agree(ours, theirs, leaves, atol=1e-12 if precision is torch.float64 else 1e-4)
         return
-    gradients, expected = (torch.autograd.grad(each[0].float().square().sum(), leaves) for each in (ours, theirs))
+    gradients, expected = (
+        torch.autograd.grad(each[0].float().square().sum(), leaves) for each in (ours, theirs)
+    )
     for one, other in zip([*ours, *gradients], [*theirs, *expected], strict=True):
         assert one.isfinite().all()
         assert (one.float() - other.float()).norm() < 0.05 * other.float().norm() + 1e-3

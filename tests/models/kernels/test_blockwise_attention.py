@@ -25,7 +25,9 @@ MASKS = {
 }
 
 
-def formula(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, dropout: float = 0.0) -> Tensor:
+def formula(
+    query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, dropout: float = 0.0
+) -> Tensor:
     return mix(attention_weights(query, keys, mask), values, dropout)
 
 
@@ -36,7 +38,11 @@ def dropped(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) ->
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
 @pytest.mark.parametrize("size", [1, 2 * HEADS * 5, 10**6], ids=["one query", "two", "all"])
 def test_blocks_of_queries_are_the_formula(
-    mask: Tensor | None, size: int, draw: Draw, agree: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    mask: Tensor | None,
+    size: int,
+    draw: Draw,
+    agree: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(blockwise_attention, "BLOCK", size)
     inputs = [draw(3, HEADS, 5, WIDTH).requires_grad_() for _ in range(3)]
@@ -63,7 +69,10 @@ def test_no_pass_holds_all_weights_of_long_sources(
     dropout: float, groups: int, stir: Stir, draw: Draw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blockwise_attention, "BLOCK", HEADS * 64 * 4)
-    attention, largest = stir(MultiHeadAttention(SIZE, HEADS, dropout=dropout, key_value_heads=groups)), []
+    attention, largest = (
+        stir(MultiHeadAttention(SIZE, HEADS, dropout=dropout, key_value_heads=groups)),
+        [],
+    )
 
     def watch(operation: Operation) -> None:
         if isinstance(operation.result, Tensor):

@@ -40,9 +40,16 @@ def table(logits: Tensor) -> Decoded:
 @pytest.mark.parametrize("rows", [1, 4, 1000])
 @pytest.mark.parametrize("cells", [1, 18, 1000])
 def test_scores_agree_with_the_softmax_of_all_logits(
-    stir: Callable[[nn.Module], nn.Module], monkeypatch: pytest.MonkeyPatch, head: str, rows: int, cells: int
+    stir: Callable[[nn.Module], nn.Module],
+    monkeypatch: pytest.MonkeyPatch,
+    head: str,
+    rows: int,
+    cells: int,
 ) -> None:
-    parts = {"encoder": {"name": "transformer", **SIZES}, "decoder": {"name": "transformer", **SIZES}}
+    parts = {
+        "encoder": {"name": "transformer", **SIZES},
+        "decoder": {"name": "transformer", **SIZES},
+    }
     model = Seq2Seq(12, padding=PAD, embedding_size=8, head={"name": head}, **parts).double().eval()
     stir(model)
     source = torch.tensor([[7, 8, 9, 3], [5, 6, PAD, PAD]])
@@ -70,7 +77,9 @@ def test_a_vocabulary_in_parts_has_the_scores_of_the_whole(monkeypatch: pytest.M
     torch.testing.assert_close(torch.cat([*head.parts(decoded, 3)], 1), head(decoded))
     whole = TableHead()
     for part, one in zip(
-        token_scores(head, decoded, targets), token_scores(whole, table(head(decoded)), targets), strict=True
+        token_scores(head, decoded, targets),
+        token_scores(whole, table(head(decoded)), targets),
+        strict=True,
     ):
         torch.testing.assert_close(part, one)
 
@@ -82,7 +91,10 @@ def test_of_equal_logits_the_first_is_the_prediction(
 ) -> None:
     monkeypatch.setattr(likelihood, "CELLS", cells)
     nll, confidence, correct = target_scores(
-        TableHead(divisible), table(torch.zeros(1, 3, 5)), torch.tensor([[4, 0, 1]]), torch.ones(1, 3, dtype=torch.bool)
+        TableHead(divisible),
+        table(torch.zeros(1, 3, 5)),
+        torch.tensor([[4, 0, 1]]),
+        torch.ones(1, 3, dtype=torch.bool),
     )
     assert correct.tolist() == [[False, True, False]]
     torch.testing.assert_close(nll.exp(), torch.full((1, 3), 5.0))
@@ -90,10 +102,14 @@ def test_of_equal_logits_the_first_is_the_prediction(
 
 
 @pytest.mark.parametrize("divisible", [False, True])
-def test_large_logits_and_low_precision_lose_nothing(monkeypatch: pytest.MonkeyPatch, divisible: bool) -> None:
+def test_large_logits_and_low_precision_lose_nothing(
+    monkeypatch: pytest.MonkeyPatch, divisible: bool
+) -> None:
     monkeypatch.setattr(likelihood, "CELLS", 1)
     logits = torch.tensor([[[3e4, 3e4, -3e4]]], dtype=torch.bfloat16)
-    nll, confidence, _ = target_scores(TableHead(divisible), table(logits), torch.tensor([[1]]), torch.tensor([[True]]))
+    nll, confidence, _ = target_scores(
+        TableHead(divisible), table(logits), torch.tensor([[1]]), torch.tensor([[True]])
+    )
     assert nll.dtype is torch.float32
     assert nll.item() == pytest.approx(0.6931472)
     assert confidence.item() == 0.5
@@ -102,7 +118,9 @@ def test_large_logits_and_low_precision_lose_nothing(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("divisible", [False, True])
 def test_logits_that_are_not_numbers_stay_so(divisible: bool) -> None:
     logits = torch.tensor([[[0.0, float("nan")]]])
-    scores = target_scores(TableHead(divisible), table(logits), torch.tensor([[0]]), torch.tensor([[True]]))
+    scores = target_scores(
+        TableHead(divisible), table(logits), torch.tensor([[0]]), torch.tensor([[True]])
+    )
     assert scores.nll.isnan().all()
 
 

@@ -17,7 +17,9 @@ from dialog.models.kernels.likelihood import token_scores
 def products_of_onednn() -> Iterator[list[Operation]]:
     """Collect oneDNN's products."""
     found: list[Operation] = []
-    with Operations(lambda it: found.append(it) if "mkldnn._linear_pointwise" in str(it.call) else None):
+    with Operations(
+        lambda it: found.append(it) if "mkldnn._linear_pointwise" in str(it.call) else None
+    ):
         yield found
 
 
@@ -62,7 +64,9 @@ def test_layer_is_the_formula_with_and_without_gradient(bias: bool) -> None:
         torch.testing.assert_close(layer(inputs), trained.detach(), rtol=1e-5, atol=1e-5)
     assert products
     with torch.no_grad(), products_of_onednn() as products:
-        torch.testing.assert_close(layer(inputs[:1, :3]), trained[:1, :3].detach(), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(
+            layer(inputs[:1, :3]), trained[:1, :3].detach(), rtol=1e-5, atol=1e-5
+        )
     assert not products  # for so few rows, packing costs more than it saves
 
 
@@ -70,7 +74,11 @@ def test_layer_is_the_formula_with_and_without_gradient(bias: bool) -> None:
 @torch.no_grad()
 def test_scores_of_tokens_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
-    head, outputs, targets = VocabularyHead(5000, 64, bias=True), torch.randn(300, 64), torch.randint(5000, (300,))
+    head, outputs, targets = (
+        VocabularyHead(5000, 64, bias=True),
+        torch.randn(300, 64),
+        torch.randint(5000, (300,)),
+    )
     decoded = Decoded(outputs, outputs, outputs[:, :0], targets[:, None][:, :0])
     results = []
     for slow in (True, False):

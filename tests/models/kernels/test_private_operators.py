@@ -9,7 +9,13 @@ import torch
 from operations import needs_onednn
 from torch import Tensor, nn
 
-from dialog.models.inference.products import FloatProduct, HalfProduct, Int8Product, Int8WeightProduct, has_int8
+from dialog.models.inference.products import (
+    FloatProduct,
+    HalfProduct,
+    Int8Product,
+    Int8WeightProduct,
+    has_int8,
+)
 from dialog.models.kernels import private_operators
 from dialog.models.kernels.linear import Linear
 from dialog.models.recurrent.cells import LSTM
@@ -18,9 +24,18 @@ from dialog.training.optimization.precision import has_bfloat16, has_float16
 
 Results = list[Tensor]
 WEIGHT, BIAS, INPUTS = (
-    torch.randn(size, generator=torch.Generator().manual_seed(1)) for size in ((48, 64), 48, (9, 64))
+    torch.randn(size, generator=torch.Generator().manual_seed(1))
+    for size in ((48, 64), 48, (9, 64))
 )
-ONEDNN = ("LINEAR", "PACK", "INT8_LINEAR", "INT8_PACK", "HAS_BFLOAT16", "HAS_FLOAT16", "LSTM_KERNEL")
+ONEDNN = (
+    "LINEAR",
+    "PACK",
+    "INT8_LINEAR",
+    "INT8_PACK",
+    "HAS_BFLOAT16",
+    "HAS_FLOAT16",
+    "LSTM_KERNEL",
+)
 ANYWHERE = ("INT8_WEIGHT", "LSTM", "SCALE_BY_NUMBER", "SCALE_BY_TENSOR")
 
 
@@ -43,11 +58,15 @@ def int8_products() -> Results:
 
 
 def int8_weight_products() -> Results:
-    return [Int8WeightProduct(WEIGHT, bias)(INPUTS[:rows]) for bias in (BIAS, None) for rows in (1, 8)]
+    return [
+        Int8WeightProduct(WEIGHT, bias)(INPUTS[:rows]) for bias in (BIAS, None) for rows in (1, 8)
+    ]
 
 
 def final_states() -> Results:
-    inputs = torch.randn(3, 5, 6, generator=torch.Generator().manual_seed(2)).double().requires_grad_()
+    inputs = (
+        torch.randn(3, 5, 6, generator=torch.Generator().manual_seed(2)).double().requires_grad_()
+    )
     recurrent = nn.LSTM(6, 4, batch_first=True).double()
     for parameter in recurrent.parameters():
         nn.init.uniform_(parameter, -1, 1, generator=torch.Generator().manual_seed(parameter.dim()))
@@ -78,7 +97,9 @@ EXACT, ROUNDED = 1e-5, 2**-7
 """Largest relative difference: rounding in float32, and of the result to bfloat16."""
 
 
-@pytest.mark.parametrize("name", [*(pytest.param(name, marks=needs_onednn) for name in ONEDNN), *ANYWHERE])
+@pytest.mark.parametrize(
+    "name", [*(pytest.param(name, marks=needs_onednn) for name in ONEDNN), *ANYWHERE]
+)
 def test_installed_torch_has_the_operator(name: str) -> None:
     """Without it, the fallback would be used, which is slower: adapt schema and call."""
     assert private_operators.operator(getattr(private_operators, name)) is not None
@@ -86,7 +107,11 @@ def test_installed_torch_has_the_operator(name: str) -> None:
 
 def test_changed_or_absent_operators_are_not_used() -> None:
     schema = private_operators.LSTM
-    for other in (schema.replace("float dropout", "int dropout"), schema.replace("lstm", "gone"), "gone::gone() -> ()"):
+    for other in (
+        schema.replace("float dropout", "int dropout"),
+        schema.replace("lstm", "gone"),
+        "gone::gone() -> ()",
+    ):
         assert private_operators.operator(other) is None
         assert private_operators.operator_names(other) == []
 
@@ -105,7 +130,9 @@ def test_changed_or_absent_operators_are_not_used() -> None:
     ],
 )
 @torch.no_grad()
-def test_fallback_is_the_operator(example: Callable[[], Results], rtol: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fallback_is_the_operator(
+    example: Callable[[], Results], rtol: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for module in ("models.kernels.linear", "models.inference.products"):
         monkeypatch.setattr(f"dialog.{module}.mkl_is_slow", lambda: True)
     expected, lookups, operator = example(), [], private_operators.operator
@@ -113,10 +140,14 @@ def test_fallback_is_the_operator(example: Callable[[], Results], rtol: float, m
     results = [example()]
     for absent in set(lookups):  # one alone, such as a product without the layout of its weights
         monkeypatch.setattr(
-            private_operators, "operator", lambda it, absent=absent: None if it == absent else operator(it)
+            private_operators,
+            "operator",
+            lambda it, absent=absent: None if it == absent else operator(it),
         )
         results.append(example())
     assert len(results) > 1
-    for result, other in ((one, other) for tensors in results for one, other in zip(tensors, expected, strict=True)):
+    for result, other in (
+        (one, other) for tensors in results for one, other in zip(tensors, expected, strict=True)
+    ):
         assert result.dtype is other.dtype
         torch.testing.assert_close(result, other, rtol=rtol, atol=1e-5)

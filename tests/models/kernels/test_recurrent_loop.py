@@ -20,7 +20,9 @@ both_cells = pytest.mark.parametrize("cell", [LSTM(), GRU()], ids=lambda cell: c
 
 @both_cells
 @pytest.mark.parametrize("masked", [False, True])
-def test_kernel_is_the_readable_loop(cell: RecurrentCell, masked: bool, draw: Draw, stir: Stir, agree: Agree) -> None:
+def test_kernel_is_the_readable_loop(
+    cell: RecurrentCell, masked: bool, draw: Draw, stir: Stir, agree: Agree
+) -> None:
     layer = stir(cell.layer(3, 4))
     inputs, hidden = draw(2, 5, 3).requires_grad_(), draw(2, 4).requires_grad_()
     memory = draw(2, cell.first_state(hidden).shape[1]).requires_grad_()
@@ -34,7 +36,9 @@ def test_kernel_is_the_readable_loop(cell: RecurrentCell, masked: bool, draw: Dr
 
 @both_cells
 @pytest.mark.parametrize(("size", "low"), [(SMALLEST, True), (SMALLEST // 2, False)])
-def test_only_wide_layers_train_with_products_in_half_precision(cell: RecurrentCell, size: int, low: bool) -> None:
+def test_only_wide_layers_train_with_products_in_half_precision(
+    cell: RecurrentCell, size: int, low: bool
+) -> None:
     torch.manual_seed(1)
     layer, inputs = cell.layer(6, size), torch.randn(3, 7, 6)
     hidden = torch.zeros(3, size)

@@ -72,7 +72,9 @@ def test_variational_dropout_keeps_states_bounded(cell: RecurrentCell) -> None:
 @every_decoder
 def test_variational_masks_are_independent(kind: str, stir: Stir, draw: Draw) -> None:
     decoder = decoder_of(kind, LSTM(), 2, dropout=0.4, variational=True).double().train()
-    source = Encoded(draw(2000, 1, MEMORY), torch.ones(2000, 1, dtype=torch.bool), draw(2000, MEMORY))
+    source = Encoded(
+        draw(2000, 1, MEMORY), torch.ones(2000, 1, dtype=torch.bool), draw(2000, MEMORY)
+    )
     torch.manual_seed(0)
     masks = [mask for _ in range(2) for mask in decoder.start(source)[1].stack.masks]
     for mask in masks:
@@ -85,7 +87,9 @@ def test_variational_masks_are_independent(kind: str, stir: Stir, draw: Draw) ->
             assert together == pytest.approx(0.6**2 + 0.4**2, abs=0.03)  # independent
     assert not decoder.eval().start(source)[1].stack.masks
     assert not decoder_of(kind, LSTM(), dropout=0.4).train().double().start(source)[1].stack.masks
-    assert not decoder_of(kind, LSTM(), variational=True).train().double().start(source)[1].stack.masks
+    assert (
+        not decoder_of(kind, LSTM(), variational=True).train().double().start(source)[1].stack.masks
+    )
 
 
 @both_cells
@@ -101,7 +105,10 @@ def test_variational_encoder_follows_its_formula(
 
     monkeypatch.setattr(encoder_module, "shared_mask", watched)
     lengths = [4, 2, 1]
-    inputs, mask = draw(3, 4, 3).requires_grad_(), torch.arange(4) < torch.tensor(lengths).unsqueeze(1)
+    inputs, mask = (
+        draw(3, 4, 3).requires_grad_(),
+        torch.arange(4) < torch.tensor(lengths).unsqueeze(1),
+    )
     torch.manual_seed(0)
     encoded = encoder.train()(inputs, mask)
     recurrent = {(0, 0): drawn[0], (0, 1): drawn[1], (1, 0): drawn[3], (1, 1): drawn[4]}
@@ -127,5 +134,7 @@ def test_variational_encoder_follows_its_formula(
 
     drawn.clear()
     plain = stir(encoder_of(cell, input_size=3, size=4, layers=2))
-    torch.testing.assert_close(encoder.eval()(inputs, mask).states, plain(inputs, mask).states, rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        encoder.eval()(inputs, mask).states, plain(inputs, mask).states, rtol=0, atol=1e-12
+    )
     assert not drawn

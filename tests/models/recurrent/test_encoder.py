@@ -27,9 +27,13 @@ def test_encoder_agrees_with_torch_on_packed_sequences(
     cell: RecurrentCell, layers: int, bidirectional: bool, draw: Draw, stir: Stir, agree: Agree
 ) -> None:
     size, total = 6, 7
-    ours = stir(encoder_of(cell, input_size=5, size=size, layers=layers, bidirectional=bidirectional))
+    ours = stir(
+        encoder_of(cell, input_size=5, size=size, layers=layers, bidirectional=bidirectional)
+    )
     width = size // 2 if bidirectional else size
-    theirs = FUSED[cell.name](5, width, layers, bidirectional=bidirectional, batch_first=True).double()
+    theirs = FUSED[cell.name](
+        5, width, layers, bidirectional=bidirectional, batch_first=True
+    ).double()
     named = in_torchs_names(ours)
     assert named.keys() == dict(theirs.named_parameters()).keys()
     lengths = torch.tensor([3, 5, 1, 4])  # none as long as the batch, not sorted
@@ -63,7 +67,9 @@ def test_padding_reaches_neither_direction(cell: RecurrentCell, draw: Draw, stir
         assert not output.states[:, 5:].any()
     for row, length in enumerate(lengths[:3]):
         alone = encoder(inputs[row : row + 1, :length], torch.ones(1, length, dtype=torch.bool))
-        torch.testing.assert_close(alone.states[0], encoded.states[row, :length], rtol=0, atol=1e-12)
+        torch.testing.assert_close(
+            alone.states[0], encoded.states[row, :length], rtol=0, atol=1e-12
+        )
         torch.testing.assert_close(alone.summary[0], encoded.summary[row], rtol=0, atol=1e-12)
         assert not encoded.states[row, length:].any()
     assert not encoded.states[3].any()
@@ -71,7 +77,9 @@ def test_padding_reaches_neither_direction(cell: RecurrentCell, draw: Draw, stir
 
 
 @both_cells
-def test_padding_test_detects_a_backward_start_in_padding(cell: RecurrentCell, draw: Draw, stir: Stir) -> None:
+def test_padding_test_detects_a_backward_start_in_padding(
+    cell: RecurrentCell, draw: Draw, stir: Stir
+) -> None:
     encoder, inputs = stir(encoder_of(cell, input_size=3, size=4)), draw(1, 5, 3)
     mask = (torch.arange(5) < 3).unsqueeze(0)
     both = FUSED[cell.name](3, 2, bidirectional=True, batch_first=True).double()
@@ -91,6 +99,8 @@ def test_forget_gates_start_open() -> None:
     for cell, biases in ((LSTM(), [0.0, 1.0, 0.0, 0.0]), (GRU(), [0.0, 0.0, 0.0])):
         layer = cell.layer(3, 4)
         both = layer.bias_ih_l0 + layer.bias_hh_l0
-        assert [gate.unique().tolist() for gate in both.chunk(len(biases))] == [[each] for each in biases]
+        assert [gate.unique().tolist() for gate in both.chunk(len(biases))] == [
+            [each] for each in biases
+        ]
         for gate in layer.weight_hh_l0.chunk(len(biases)):
             torch.testing.assert_close(gate @ gate.T, torch.eye(4))

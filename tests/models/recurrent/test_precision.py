@@ -2,7 +2,16 @@
 
 import pytest
 import torch
-from recurrent_by_hand import EMBEDDING, MEMORY, Draw, Stir, both_cells, decoder_of, encoder_of, every_decoder
+from recurrent_by_hand import (
+    EMBEDDING,
+    MEMORY,
+    Draw,
+    Stir,
+    both_cells,
+    decoder_of,
+    encoder_of,
+    every_decoder,
+)
 from torch import Tensor
 
 from dialog.models.contracts import Encoded
@@ -13,7 +22,9 @@ from dialog.models.recurrent.cells import RecurrentCell
 @every_decoder
 @both_cells
 @pytest.mark.parametrize("layers", [1, 2])
-def test_autocast_trains_near_float32(kind: str, cell: RecurrentCell, layers: int, draw: Draw, stir: Stir) -> None:
+def test_autocast_trains_near_float32(
+    kind: str, cell: RecurrentCell, layers: int, draw: Draw, stir: Stir
+) -> None:
     encoder = stir(encoder_of(cell, input_size=EMBEDDING, size=MEMORY, layers=layers)).float()
     decoder = stir(decoder_of(kind, cell, layers)).float()
     weights = [*encoder.parameters(), *decoder.parameters()]
@@ -23,7 +34,11 @@ def test_autocast_trains_near_float32(kind: str, cell: RecurrentCell, layers: in
     def trained() -> tuple[Tensor, Tensor, Tensor]:
         outputs, state = decoder(target, *decoder.start(encoder(source, mask)))
         gradients = torch.autograd.grad(outputs.float().square().sum(), weights)
-        return outputs, state.stack.hidden, torch.cat([gradient.flatten() for gradient in gradients])
+        return (
+            outputs,
+            state.stack.hidden,
+            torch.cat([gradient.flatten() for gradient in gradients]),
+        )
 
     expected = trained()
     with torch.autocast("cpu", torch.bfloat16):
@@ -35,7 +50,9 @@ def test_autocast_trains_near_float32(kind: str, cell: RecurrentCell, layers: in
 
 
 @both_cells
-def test_encoder_runs_in_float32_under_autocast(cell: RecurrentCell, draw: Draw, stir: Stir) -> None:
+def test_encoder_runs_in_float32_under_autocast(
+    cell: RecurrentCell, draw: Draw, stir: Stir
+) -> None:
     encoder = stir(encoder_of(cell, input_size=EMBEDDING, size=MEMORY, layers=2)).float()
     inputs, mask = draw(2, 5, EMBEDDING).float(), torch.ones(2, 5, dtype=torch.bool)
     with torch.autocast("cpu", torch.bfloat16):
@@ -52,9 +69,21 @@ def test_encoder_runs_in_float32_under_autocast(cell: RecurrentCell, draw: Draw,
 @pytest.mark.parametrize("half", [False, True], ids=["float32", "bfloat16"])
 @pytest.mark.parametrize("variational", [False, True])
 def test_accumulated_states_stay_float32(
-    kind: str, cell: RecurrentCell, bridge: str, half: bool, variational: bool, source: Encoded, draw: Draw, stir: Stir
+    kind: str,
+    cell: RecurrentCell,
+    bridge: str,
+    half: bool,
+    variational: bool,
+    source: Encoded,
+    draw: Draw,
+    stir: Stir,
 ) -> None:
-    changes = {"bridge": {"name": bridge}, "size": MEMORY, "dropout": 0.1, "variational": variational}
+    changes = {
+        "bridge": {"name": bridge},
+        "size": MEMORY,
+        "dropout": 0.1,
+        "variational": variational,
+    }
     decoder = stir(decoder_of(kind, cell, 2, **changes)).float().train()
     dtype = torch.bfloat16 if half else torch.float32
     final = draw(3, 2, MEMORY).to(dtype), draw(3, 2, MEMORY if cell.name == "lstm" else 0).to(dtype)

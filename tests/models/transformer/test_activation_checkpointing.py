@@ -18,13 +18,21 @@ LAYERS = {"name": "transformer", "heads": 2, "feed_forward_size": 12, "layers": 
 VARIANTS: dict[str, dict[str, Any]] = {
     "plain": {},
     "norm last": {"norm_first": False},
-    "modern": {"norm": "rms_norm", "activation": "swiglu", "positions": {"name": "rotary"}, "key_value_heads": 1},
+    "modern": {
+        "norm": "rms_norm",
+        "activation": "swiglu",
+        "positions": {"name": "rotary"},
+        "key_value_heads": 1,
+    },
     "whole layers dropped": {"layer_drop": 0.4},
 }
 
 
 def network(
-    checkpointing: bool, variant: str = "plain", head: str = "vocabulary", decoder: str = "transformer"
+    checkpointing: bool,
+    variant: str = "plain",
+    head: str = "vocabulary",
+    decoder: str = "transformer",
 ) -> Seq2Seq:
     torch.manual_seed(3)
     part = LAYERS | VARIANTS[variant]
@@ -42,9 +50,11 @@ def network(
     return model.double()
 
 
-def read(model: Seq2Seq, hook: Any = None) -> Tensor:  # noqa: ANN401 - an AttentionHook or none
+def read(model: Seq2Seq, hook: Any = None) -> Tensor:
     generator = torch.Generator().manual_seed(1)
-    source, target = (torch.randint(1, VOCABULARY, (3, size), generator=generator) for size in (5, 4))
+    source, target = (
+        torch.randint(1, VOCABULARY, (3, size), generator=generator) for size in (5, 4)
+    )
     source[0, 3:] = PAD
     return model(source, source != PAD, target, hook)
 
@@ -54,7 +64,11 @@ def outputs_and_gradients(model: Seq2Seq) -> dict[str, Tensor]:
     logits = read(model.train())
     (logits * torch.linspace(-1, 1, logits.numel()).double().view_as(logits)).sum().backward()
     after = torch.rand(())  # the generator ends in the same state
-    gradients = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
+    gradients = {
+        name: parameter.grad
+        for name, parameter in model.named_parameters()
+        if parameter.grad is not None
+    }
     return {"logits": logits.detach(), "after": after, **gradients}
 
 
@@ -119,7 +133,9 @@ def test_a_hook_sees_each_map_once() -> None:
 def test_checkpointing_needs_a_transformer() -> None:
     network(True, decoder="lstm")
     recurrent = {"name": "lstm", "size": 8}
-    with pytest.raises(ValueError, match="activation_checkpointing: neither encoder nor decoder is a Transformer"):
+    with pytest.raises(
+        ValueError, match="activation_checkpointing: neither encoder nor decoder is a Transformer"
+    ):
         Seq2Seq(
             VOCABULARY,
             padding=PAD,

@@ -23,7 +23,8 @@ def step(state: SelfAttentionState, number: float) -> SelfAttentionState:
     """The state after one token whose keys and values are this number."""
     extension = state.extended(1)
     written = [
-        (extension.write(keys, token(number)), extension.write(values, token(number))) for keys, values in state.layers
+        (extension.write(keys, token(number)), extension.write(values, token(number)))
+        for keys, values in state.layers
     ]
     return extension.state(tuple(written))
 
@@ -63,7 +64,12 @@ def test_a_state_keeps_its_tokens_when_it_branches(empty: SelfAttentionState) ->
     assert not set(addresses(other)) & set(addresses(one))
     step(two, 4)
     step(other, 5)
-    assert [numbers(each) for each in (one, two, other, step(two, 6))] == [[1], [1, 2], [1, 3], [1, 2, 6]]
+    assert [numbers(each) for each in (one, two, other, step(two, 6))] == [
+        [1],
+        [1, 2],
+        [1, 3],
+        [1, 2, 6],
+    ]
 
 
 def test_selected_rows_are_written_apart(empty: SelfAttentionState) -> None:

@@ -15,7 +15,7 @@ from dialog.models.contracts import Encoded
 from dialog.models.transformer import TransformerDecoder, TransformerEncoder
 from dialog.models.transformer.cache import SelfAttentionState
 from dialog.models.transformer.layers import DecoderLayer, EncoderLayer
-from dialog.models.transformer.settings import TransformerSettings
+from dialog.models.transformer.transformer_settings import TransformerSettings
 
 SIZE, HEADS, INNER, ROWS = 8, 2, 12, 3
 Stir = Callable[[nn.Module], nn.Module]
@@ -88,11 +88,15 @@ def call(theirs: nn.Module, named: Named, *arguments: Tensor, **masks: Tensor) -
 
 
 def encoder_layer(norm_first: bool, activation: str) -> nn.Module:
-    return nn.TransformerEncoderLayer(SIZE, HEADS, INNER, 0.0, activation, batch_first=True, norm_first=norm_first)
+    return nn.TransformerEncoderLayer(
+        SIZE, HEADS, INNER, 0.0, activation, batch_first=True, norm_first=norm_first
+    )
 
 
 def decoder_layer(norm_first: bool, activation: str) -> nn.Module:
-    return nn.TransformerDecoderLayer(SIZE, HEADS, INNER, 0.0, activation, batch_first=True, norm_first=norm_first)
+    return nn.TransformerDecoderLayer(
+        SIZE, HEADS, INNER, 0.0, activation, batch_first=True, norm_first=norm_first
+    )
 
 
 def settings(norm_first: bool, activation: str) -> TransformerSettings:
@@ -114,34 +118,62 @@ def later(length: int) -> Tensor:
 
 
 def test_encoder_layer_agrees_with_torch(
-    norm_first: bool, activation: str, draw: Callable[..., Tensor], stir: Stir, agree: Callable[..., None]
+    norm_first: bool,
+    activation: str,
+    draw: Callable[..., Tensor],
+    stir: Stir,
+    agree: Callable[..., None],
 ) -> None:
     ours = stir(EncoderLayer(settings(norm_first, activation)))
     states, mask = draw(ROWS, 6, SIZE).requires_grad_(), real(6)
-    expected = call(encoder_layer(norm_first, activation), encoder_weights(ours), states, src_key_padding_mask=~mask)
+    expected = call(
+        encoder_layer(norm_first, activation),
+        encoder_weights(ours),
+        states,
+        src_key_padding_mask=~mask,
+    )
     for hook in (None, lambda *_: None):
-        agree([ours(states, mask[:, None, None], unchanged, hook=hook)], [expected], [states, *ours.parameters()])
+        agree(
+            [ours(states, mask[:, None, None], unchanged, hook=hook)],
+            [expected],
+            [states, *ours.parameters()],
+        )
 
 
 def test_decoder_layer_agrees_with_torch(
-    norm_first: bool, activation: str, draw: Callable[..., Tensor], stir: Stir, agree: Callable[..., None]
+    norm_first: bool,
+    activation: str,
+    draw: Callable[..., Tensor],
+    stir: Stir,
+    agree: Callable[..., None],
 ) -> None:
     ours = stir(DecoderLayer(settings(norm_first, activation)))
-    target, source, mask = draw(ROWS, 5, SIZE).requires_grad_(), draw(ROWS, 6, SIZE).requires_grad_(), real(6)
+    target, source, mask = (
+        draw(ROWS, 5, SIZE).requires_grad_(),
+        draw(ROWS, 6, SIZE).requires_grad_(),
+        real(6),
+    )
     masks = {"tgt_mask": later(5), "memory_key_padding_mask": ~mask}
-    expected = call(decoder_layer(norm_first, activation), decoder_weights(ours), target, source, **masks)
+    expected = call(
+        decoder_layer(norm_first, activation), decoder_weights(ours), target, source, **masks
+    )
     for hook in (None, lambda *_: None):
         keys_values = ours.cross_attention.keys_values(source)
         others = {"mask": mask[:, None, None], "turn": unchanged, "hook": hook}
         state = SelfAttentionState.empty(1, like=keys_values[0])
-        output, (keys, values) = ours(target, state.layers[0], keys_values, state.extended(5), **others)
+        output, (keys, values) = ours(
+            target, state.layers[0], keys_values, state.extended(5), **others
+        )
         agree([output], [expected], [target, source, *ours.parameters()])
         assert keys.shape == values.shape == (ROWS, HEADS, 5, SIZE // HEADS)
 
 
 def with_positions(inputs: Tensor) -> Tensor:
     steps, size = torch.arange(inputs.shape[1], dtype=torch.float64), inputs.shape[2]
-    columns = [(torch.cos if d % 2 else torch.sin)(steps / 10000 ** ((d - d % 2) / size)) for d in range(size)]
+    columns = [
+        (torch.cos if d % 2 else torch.sin)(steps / 10000 ** ((d - d % 2) / size))
+        for d in range(size)
+    ]
     return inputs + torch.stack(columns, 1)
 
 
@@ -166,12 +198,19 @@ def test_encoder_agrees_with_torchs_stack(
         )
     )
     norm = nn.LayerNorm(SIZE) if norm_first else None
-    theirs = nn.TransformerEncoder(encoder_layer(norm_first, activation), layers, norm, enable_nested_tensor=False)
+    theirs = nn.TransformerEncoder(
+        encoder_layer(norm_first, activation), layers, norm, enable_nested_tensor=False
+    )
     inputs, mask = draw(ROWS, 6, SIZE).requires_grad_(), real(6)
     states = call(
-        theirs, stack_weights(ours, encoder_weights), with_positions(inputs), src_key_padding_mask=~mask
+        theirs,
+        stack_weights(ours, encoder_weights),
+        with_positions(inputs),
+        src_key_padding_mask=~mask,
     ) * mask.unsqueeze(-1)
-    summary = torch.stack([row[row_mask].mean(0) for row, row_mask in zip(states, mask, strict=True)])
+    summary = torch.stack(
+        [row[row_mask].mean(0) for row, row_mask in zip(states, mask, strict=True)]
+    )
     encoded = ours(inputs, mask)
     agree([encoded.states, encoded.summary], [states, summary], [inputs, *ours.parameters()])
     assert ours.size == SIZE
@@ -203,11 +242,17 @@ def test_decoder_agrees_with_torchs_stack(
     )
     norm = nn.LayerNorm(SIZE) if norm_first else None
     theirs = nn.TransformerDecoder(decoder_layer(norm_first, activation), layers, norm)
-    inputs, states, mask = draw(ROWS, 5, SIZE).requires_grad_(), draw(ROWS, 6, memory_size).requires_grad_(), real(6)
+    inputs, states, mask = (
+        draw(ROWS, 5, SIZE).requires_grad_(),
+        draw(ROWS, 6, memory_size).requires_grad_(),
+        real(6),
+    )
     encoded = Encoded(states, mask, draw(ROWS, memory_size))
     bridged = states if memory_size == SIZE else states @ ours.bridge.weight.T + ours.bridge.bias
     masks = {"tgt_mask": later(5), "memory_key_padding_mask": ~mask}
-    expected = call(theirs, stack_weights(ours, decoder_weights), with_positions(inputs), bridged, **masks)
+    expected = call(
+        theirs, stack_weights(ours, decoder_weights), with_positions(inputs), bridged, **masks
+    )
     for sizes in ([5], [2, 1, 2]):
         memory, state = ours.start(encoded)
         assert state.length == 0

@@ -28,7 +28,10 @@ Matrix = list[Vector]
 
 
 def times(matrix: Matrix, vector: Vector) -> Vector:
-    return [math.fsum(weight * number for weight, number in zip(row, vector, strict=True)) for row in matrix]
+    return [
+        math.fsum(weight * number for weight, number in zip(row, vector, strict=True))
+        for row in matrix
+    ]
 
 
 def plus(one: Vector, other: Vector) -> Vector:
@@ -56,12 +59,19 @@ def turned(x: Vector, place: int) -> Vector:
     for i in range(len(x) // 2):
         angle = place / 10000 ** (2 * i / len(x))
         one, two = x[2 * i], x[2 * i + 1]
-        pairs += [math.cos(angle) * one - math.sin(angle) * two, math.sin(angle) * one + math.cos(angle) * two]
+        pairs += [
+            math.cos(angle) * one - math.sin(angle) * two,
+            math.sin(angle) * one + math.cos(angle) * two,
+        ]
     return pairs
 
 
-def attention(queries: Matrix, source: Matrix, named: dict[str, Any], *, rotary: bool, causal: bool) -> Matrix:
-    """Attention without biases: four heads in two groups, each group with its own keys and values."""
+def attention(
+    queries: Matrix, source: Matrix, named: dict[str, Any], *, rotary: bool, causal: bool
+) -> Matrix:
+    """Attention without biases: four heads in two groups, each group with its own keys and
+    values.
+    """
     heads, groups, width, outputs = 4, 2, len(queries[0]) // 4, []
     for place, query in enumerate(times(named["query"], x) for x in queries):
         seen, joined = source[: place + 1] if causal else source, []
@@ -70,11 +80,16 @@ def attention(queries: Matrix, source: Matrix, named: dict[str, Any], *, rotary:
             shared = slice(head * groups // heads * width, (head * groups // heads + 1) * width)
             turned_query, scores = turned(query[own], place * rotary), []
             for other, key in enumerate(times(named["key"], x)[shared] for x in seen):
-                score = sum(a * b for a, b in zip(turned_query, turned(key, other * rotary), strict=True))
+                score = sum(
+                    a * b for a, b in zip(turned_query, turned(key, other * rotary), strict=True)
+                )
                 scores.append(math.exp(score / math.sqrt(width)))
             shares = [score / sum(scores) for score in scores]
             read = [times(named["value"], x)[shared] for x in seen]
-            joined += [sum(share * x[d] for share, x in zip(shares, read, strict=True)) for d in range(width)]
+            joined += [
+                sum(share * x[d] for share, x in zip(shares, read, strict=True))
+                for d in range(width)
+            ]
         outputs.append(times(named["output"], joined))
     return outputs
 
@@ -87,7 +102,9 @@ def test_rms_norm_follows_its_formula(draw: Draw, stir: Stir) -> None:
     states[0, 0] = 0
     gain = norm.weight.tolist()
     expected = [[rms_norm(x, gain) for x in row] for row in states.tolist()]
-    torch.testing.assert_close(norm(states), torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        norm(states), torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-12
+    )
     assert [name for name, _ in norm.named_parameters()] == ["weight"]
 
 
@@ -95,14 +112,22 @@ def test_layer_norm_follows_its_formula(draw: Draw, stir: Stir) -> None:
     norm, states = stir(NORMS["layer_norm"](SIZE)), draw(2, 3, SIZE)
     gain, bias = norm.weight.tolist(), norm.bias.tolist()
     expected = [[layer_norm(x, gain, bias) for x in row] for row in states.tolist()]
-    torch.testing.assert_close(norm(states), torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        norm(states), torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-12
+    )
 
 
 def test_swiglu_follows_its_formula(draw: Draw, stir: Stir) -> None:
     module, states = stir(SwiGLU(SIZE, INNER, 0.0)), 3 * draw(2, 3, SIZE)
-    matrices = [module.gate.weight.tolist(), module.value.weight.tolist(), module.output.weight.tolist()]
+    matrices = [
+        module.gate.weight.tolist(),
+        module.value.weight.tolist(),
+        module.output.weight.tolist(),
+    ]
     expected = [[swiglu(x, *matrices) for x in row] for row in states.tolist()]
-    torch.testing.assert_close(module(states), torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-11)
+    torch.testing.assert_close(
+        module(states), torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-11
+    )
     assert torch.autograd.gradcheck(module, states.requires_grad_())
 
 
@@ -122,10 +147,16 @@ def test_feed_forward_follows_its_formula(
     first, _, _, second = module
     expected = []
     for x in states.flatten(0, 1).tolist():
-        inner = [function(number) for number in plus(times(first.weight.tolist(), x), first.bias.tolist())]
+        inner = [
+            function(number)
+            for number in plus(times(first.weight.tolist(), x), first.bias.tolist())
+        ]
         expected.append(plus(times(second.weight.tolist(), inner), second.bias.tolist()))
     torch.testing.assert_close(
-        module(states).flatten(0, 1), torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-12
+        module(states).flatten(0, 1),
+        torch.tensor(expected, dtype=torch.float64),
+        rtol=0,
+        atol=1e-12,
     )
 
 
@@ -157,9 +188,17 @@ def weights(module: nn.Module, names: tuple[str, ...]) -> dict[str, Matrix]:
 def states_of(model: nn.Module, row: Matrix, source: Matrix | None, norm_first: bool) -> Matrix:
     """The states of one row of an encoder, or of a decoder if there is a source."""
     for layer in model.layers:
-        own, feed = weights(layer.self_attention, NAMES), weights(layer.feed_forward, ("gate", "value", "output"))
+        own, feed = (
+            weights(layer.self_attention, NAMES),
+            weights(layer.feed_forward, ("gate", "value", "output")),
+        )
         causal = source is not None
-        steps = [(layer.self_residual, lambda x, w=own, c=causal: attention(x, x, w, rotary=True, causal=c))]
+        steps = [
+            (
+                layer.self_residual,
+                lambda x, w=own, c=causal: attention(x, x, w, rotary=True, causal=c),
+            )
+        ]
         if source is not None:
             other = weights(layer.cross_attention, NAMES)
             consult = lambda x, w=other: attention(x, source, w, rotary=False, causal=False)  # noqa: E731
@@ -179,7 +218,9 @@ def states_of(model: nn.Module, row: Matrix, source: Matrix | None, norm_first: 
 def test_modern_encoder_follows_its_formula(
     norm_first: bool, hook: AttentionHook | None, draw: Draw, stir: Stir
 ) -> None:
-    encoder = without_biases(stir(construct(TransformerEncoder, input_size=16, norm_first=norm_first, **MODERN)))
+    encoder = without_biases(
+        stir(construct(TransformerEncoder, input_size=16, norm_first=norm_first, **MODERN))
+    )
     inputs, mask = draw(2, 5, 16).requires_grad_(), torch.arange(5) < torch.tensor([[5], [3]])
     encoded = encoder(inputs, mask, hook)
     for row, length in enumerate((5, 3)):
@@ -196,7 +237,11 @@ def test_modern_decoder_follows_its_formula(
     norm_first: bool, hook: AttentionHook | None, draw: Draw, stir: Stir
 ) -> None:
     decoder = without_biases(
-        stir(construct(TransformerDecoder, input_size=16, memory_size=16, norm_first=norm_first, **MODERN))
+        stir(
+            construct(
+                TransformerDecoder, input_size=16, memory_size=16, norm_first=norm_first, **MODERN
+            )
+        )
     )
     inputs, states = draw(2, 4, 16).requires_grad_(), draw(2, 5, 16)
     mask = torch.arange(5) < torch.tensor([[5], [3]])
@@ -219,7 +264,8 @@ def test_layer_drop_has_its_rate_in_training_only() -> None:
     drop, before, after = LayerDrop(0.3), torch.zeros(2, 3, 4), torch.ones(2, 3, 4)
     torch.manual_seed(0)
     drawn = [drop(before, after) for _ in range(4000)]
-    assert all(torch.equal(each, before) or torch.equal(each, after) for each in drawn)  # the same for the whole batch
+    # the same for the whole batch
+    assert all(torch.equal(each, before) or torch.equal(each, after) for each in drawn)
     kept = sum(each[0, 0, 0].item() for each in drawn) / 4000
     assert kept == pytest.approx(0.7, abs=4 * math.sqrt(0.7 * 0.3 / 4000))
     assert all(drop.eval()(before, after) is after for _ in range(50))
@@ -227,7 +273,11 @@ def test_layer_drop_has_its_rate_in_training_only() -> None:
 
 
 def test_a_dropped_layer_gets_gradients_of_zero() -> None:
-    drop, before, after = LayerDrop(0.5), torch.zeros(3, requires_grad=True), torch.ones(3, requires_grad=True)
+    drop, before, after = (
+        LayerDrop(0.5),
+        torch.zeros(3, requires_grad=True),
+        torch.ones(3, requires_grad=True),
+    )
     torch.manual_seed(0)
     seen = set()
     for _ in range(50):
@@ -255,14 +305,23 @@ def test_names_of_norms_and_activations() -> None:
     [
         ({"layers": 0}, "layers must be at least 1, not 0"),
         ({"heads": 3}, "size 8 is not a multiple of 3 heads"),
-        ({"heads": 3, "positions": {"name": "rotary"}}, "rotary: size 8 is not a multiple of 3 heads"),
+        (
+            {"heads": 3, "positions": {"name": "rotary"}},
+            "rotary: size 8 is not a multiple of 3 heads",
+        ),
         (
             {"heads": 8, "positions": {"name": "rotary"}},
             "rotary: the width of a head, 8 / 8, must be even",
         ),
         ({"positions": {"name": "rotery"}}, "unknown positions 'rotery'; did you mean 'rotary'?"),
-        ({"positions": {"name": "learned", "length": 0}}, "learned: length must be at least 1, not 0"),
-        ({"positions": {"name": "rotary", "heads": 2}}, "rotary: 'heads' is set by the recipe's other parts"),
+        (
+            {"positions": {"name": "learned", "length": 0}},
+            "learned: length must be at least 1, not 0",
+        ),
+        (
+            {"positions": {"name": "rotary", "heads": 2}},
+            "rotary: 'heads' is set by the recipe's other parts",
+        ),
         ({"feed_forward_size": 0}, "feed_forward_size must be at least 1, not 0"),
         ({"norm": "batch"}, "norm must be one of layer_norm, rms_norm, not 'batch'"),
         ({"activation": "tanh"}, "activation must be one of relu, gelu, swiglu, not 'tanh'"),
@@ -277,8 +336,16 @@ def test_names_of_norms_and_activations() -> None:
     ],
 )
 @pytest.mark.parametrize("table", [ENCODERS, DECODERS], ids=["encoder", "decoder"])
-def test_invalid_settings_are_one_clear_line(table: Family[nn.Module], arguments: dict[str, Any], line: str) -> None:
-    component = {"name": "transformer", "heads": 4, "feed_forward_size": 12, "layers": 2, **arguments}
+def test_invalid_settings_are_one_clear_line(
+    table: Family[nn.Module], arguments: dict[str, Any], line: str
+) -> None:
+    component = {
+        "name": "transformer",
+        "heads": 4,
+        "feed_forward_size": 12,
+        "layers": 2,
+        **arguments,
+    }
     runtime = {"input_size": 8, "dropout": component.pop("dropout", 0.0)}
     with pytest.raises(UserError) as caught:
         build(table, component, **runtime, **({"memory_size": 8} if table is DECODERS else {}))

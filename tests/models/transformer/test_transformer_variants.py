@@ -21,7 +21,11 @@ VARIANTS = [
     for first in (True, False)
     for norm in ("layer_norm", "rms_norm")
     for activation in ("relu", "gelu", "swiglu")
-    for positions in ({"name": "sinusoidal"}, {"name": "learned", "length": LENGTH}, {"name": "rotary"})
+    for positions in (
+        {"name": "sinusoidal"},
+        {"name": "learned", "length": LENGTH},
+        {"name": "rotary"},
+    )
     for groups in ({}, {"key_value_heads": 2})
 ][::5]
 """Every fifth combination, so that all pairs of values occur."""
@@ -30,15 +34,17 @@ MASK = torch.arange(SOURCE) < torch.tensor([[SOURCE], [2], [0]])
 
 
 def name_of(variant: dict[str, Any]) -> str:
-    return "-".join(str(value["name"] if isinstance(value, dict) else value) for value in variant.values())
+    return "-".join(
+        str(value["name"] if isinstance(value, dict) else value) for value in variant.values()
+    )
 
 
-def encoder(**variant: Any) -> TransformerEncoder:  # noqa: ANN401 - arguments of a recipe
+def encoder(**variant: Any) -> TransformerEncoder:
     arguments = {"heads": 4, "feed_forward_size": 6, "layers": 2, **variant}
     return construct(TransformerEncoder, input_size=SIZE, **arguments)
 
 
-def decoder(**variant: Any) -> TransformerDecoder:  # noqa: ANN401 - arguments of a recipe
+def decoder(**variant: Any) -> TransformerDecoder:
     arguments = {"heads": 4, "feed_forward_size": 6, "layers": 2, **variant}
     return construct(TransformerDecoder, input_size=SIZE, memory_size=SIZE, **arguments)
 
@@ -75,10 +81,14 @@ def close(one: Tensor, other: Tensor) -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=name_of)
-def test_every_kind_keeps_the_laws(variant: dict[str, Any], draw: Draw, stir: Stir, agree: Callable[..., None]) -> None:
+def test_every_kind_keeps_the_laws(
+    variant: dict[str, Any], draw: Draw, stir: Stir, agree: Callable[..., None]
+) -> None:
     model, source, target = stir(Both(variant)), draw(3, SOURCE, SIZE), draw(3, LENGTH, SIZE)
     whole = model(source, MASK, target)
-    for cuts in itertools.chain.from_iterable(itertools.combinations(range(1, LENGTH), n) for n in range(LENGTH)):
+    for cuts in itertools.chain.from_iterable(
+        itertools.combinations(range(1, LENGTH), n) for n in range(LENGTH)
+    ):
         close(model(source, MASK, target, cuts=cuts), whole)
     changed = target.clone()
     changed[:, 3] = draw(3, SIZE)  # not a shift, which a layer norm removes
@@ -105,7 +115,9 @@ def test_a_source_without_real_tokens_is_finite(
 ) -> None:
     torch.manual_seed(0)
     model = Both({**variant, "dropout": 0.1, "layer_drop": 0.1}).to(dtype).train()
-    source, target = (draw(3, length, SIZE).to(dtype).requires_grad_() for length in (SOURCE, LENGTH))
+    source, target = (
+        draw(3, length, SIZE).to(dtype).requires_grad_() for length in (SOURCE, LENGTH)
+    )
     output = model(source, MASK, target, (lambda *_: None) if hooked else None)
     assert output.dtype is dtype
     output.float().square().mean().backward()
@@ -118,12 +130,18 @@ def test_a_source_without_real_tokens_is_finite(
 @pytest.mark.parametrize("variant", SOME, ids=name_of)
 def test_mixed_precision_stays_near_float32(variant: dict[str, Any], draw: Draw) -> None:
     torch.manual_seed(0)
-    model, source, target = Both(variant), draw(3, SOURCE, SIZE).float(), draw(3, LENGTH, SIZE).float()
+    model, source, target = (
+        Both(variant),
+        draw(3, SOURCE, SIZE).float(),
+        draw(3, LENGTH, SIZE).float(),
+    )
     expected = model(source, MASK, target)
     with torch.autocast("cpu", torch.bfloat16):
         output = model(source, MASK, target, cuts=(2,))
     output.float().square().mean().backward()
-    torch.testing.assert_close(output.float(), expected, rtol=0.05, atol=0.05 * expected.abs().max().item())
+    torch.testing.assert_close(
+        output.float(), expected, rtol=0.05, atol=0.05 * expected.abs().max().item()
+    )
 
 
 def test_learned_positions_end_at_their_length(draw: Draw, stir: Stir) -> None:
@@ -149,12 +167,16 @@ def test_module_names(variant: dict[str, Any]) -> None:
 # ------------------------------------------------------------------ a hook for one module
 
 
-def test_a_hook_for_one_module_leaves_the_rest_fused(draw: Draw, stir: Stir, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hook_for_one_module_leaves_the_rest_fused(
+    draw: Draw, stir: Stir, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, source, target = stir(Both({"layers": 3})), draw(3, SOURCE, SIZE), draw(3, LENGTH, SIZE)
     watched = model.decoder.pointer
     assert watched is model.decoder.layers[-1].cross_attention
     kernel, calls, all_shown, shown = F.scaled_dot_product_attention, [], [], []
-    monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *a, **k: (calls.append(1), kernel(*a, **k))[1])
+    monkeypatch.setattr(
+        F, "scaled_dot_product_attention", lambda *a, **k: (calls.append(1), kernel(*a, **k))[1]
+    )
     expected = model(source, MASK, target)
     assert len(calls) == 9  # self-attention of six layers, cross-attention of three
     close(model(source, MASK, target, lambda *both: all_shown.append(both)), expected)
@@ -192,7 +214,10 @@ def zeroed(model: nn.Module, *parts: str) -> nn.Module:
     [
         ({"attention_dropout": ALMOST}, [".value.", "cross_attention.value."]),
         ({"activation_dropout": ALMOST}, ["feed_forward.0.", "feed_forward.gate."]),
-        ({"dropout": ALMOST, "attention_dropout": 0.0, "activation_dropout": 0.0}, ["attention.", "feed_forward."]),
+        (
+            {"dropout": ALMOST, "attention_dropout": 0.0, "activation_dropout": 0.0},
+            ["attention.", "feed_forward."],
+        ),
         ({"attention_dropout": 0.0, "activation_dropout": 0.0}, []),
     ],
     ids=["attention", "activation", "residual", "none"],
@@ -207,8 +232,13 @@ def test_each_dropout_acts_in_its_place(
     stir: Stir,
 ) -> None:
     variant = {"activation": activation, **dropouts}
-    model, source, target = stir(Both(variant)).train(), draw(3, SOURCE, SIZE), draw(3, LENGTH, SIZE)
-    model.encoder.dropout = model.decoder.dropout = nn.Identity()  # that of the inputs is in test_seq2seq.py
+    model, source, target = (
+        stir(Both(variant)).train(),
+        draw(3, SOURCE, SIZE),
+        draw(3, LENGTH, SIZE),
+    )
+    # that of the inputs is in test_seq2seq.py
+    model.encoder.dropout = model.decoder.dropout = nn.Identity()
     reference = stir(Both({"activation": activation}))
     plain = reference(source, MASK, target)
     output = model(source, MASK, target, hook)
@@ -220,7 +250,10 @@ def test_each_dropout_acts_in_its_place(
 
 
 def test_unset_dropouts_default_to_dropout() -> None:
-    for named, expected in (({}, (0.3, 0.3)), ({"attention_dropout": 0.0, "activation_dropout": 0.1}, (0.0, 0.1))):
+    for named, expected in (
+        ({}, (0.3, 0.3)),
+        ({"attention_dropout": 0.0, "activation_dropout": 0.1}, (0.0, 0.1)),
+    ):
         for layer in [*encoder(dropout=0.3, **named).layers, *decoder(dropout=0.3, **named).layers]:
             assert (layer.self_attention.dropout, layer.feed_forward[2].p) == expected
             assert layer.self_residual.dropout.p == layer.feed_residual.dropout.p == 0.3
@@ -242,7 +275,9 @@ def test_dropout_is_random_in_training_only(draw: Draw, stir: Stir) -> None:
 
 
 def test_layers_are_dropped_independently(draw: Draw, stir: Stir) -> None:
-    """Each output in training is that of a stack without some layers, with the stated probability."""
+    """Each output in training is that of a stack without some layers, with the stated
+    probability.
+    """
     states, target = draw(3, SOURCE, SIZE), draw(3, LENGTH, SIZE)
     encoded, mask = Encoded(states, MASK, states.mean(1)), MASK
 
@@ -272,7 +307,9 @@ def test_layers_are_dropped_independently(draw: Draw, stir: Stir) -> None:
         for _ in range(400):
             output = run(model.train())
             (kept,) = [
-                layers for layers, each in expected_outputs.items() if torch.allclose(each, output, rtol=0, atol=1e-11)
+                layers
+                for layers, each in expected_outputs.items()
+                if torch.allclose(each, output, rtol=0, atol=1e-11)
             ]
             counts[kept] += 1
         for kept, count in counts.items():
@@ -282,15 +319,23 @@ def test_layers_are_dropped_independently(draw: Draw, stir: Stir) -> None:
 
 
 @pytest.mark.parametrize("variant", SOME, ids=name_of)
-def test_a_dropped_layer_takes_part_in_the_backward_pass(variant: dict[str, Any], draw: Draw, stir: Stir) -> None:
-    model, source, target = stir(Both({**variant, "layer_drop": 0.5})), draw(3, SOURCE, SIZE), draw(3, LENGTH, SIZE)
+def test_a_dropped_layer_takes_part_in_the_backward_pass(
+    variant: dict[str, Any], draw: Draw, stir: Stir
+) -> None:
+    model, source, target = (
+        stir(Both({**variant, "layer_drop": 0.5})),
+        draw(3, SOURCE, SIZE),
+        draw(3, LENGTH, SIZE),
+    )
     torch.manual_seed(0)
     silent = set()
     for _ in range(30):
         model.zero_grad(set_to_none=True)
         model.train()(source, MASK, target).sin().sum().backward()
         gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
-        assert all(gradient is not None and gradient.isfinite().all() for gradient in gradients.values())
+        assert all(
+            gradient is not None and gradient.isfinite().all() for gradient in gradients.values()
+        )
         silent |= {name for name, gradient in gradients.items() if not gradient.any()}
     assert {name.split(".")[2] for name in silent if "layers" in name} == {"0", "1"}
     assert any(name.startswith("decoder.layers.1.feed_forward") for name in silent)

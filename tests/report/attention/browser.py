@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "google-chrome"))), None)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "google-chrome"))), None
+)
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 STEPS = """
 <script>
@@ -40,15 +42,25 @@ addEventListener("load", () => setTimeout(() => {{
 """
 
 
-def run_in_chromium(page: str, steps: str, folder: Path, *options: str) -> Any:  # noqa: ANN401 - any JSON
-    """Return the value that `steps` return on a page; the page's script runs first, under its own policy."""
+def run_in_chromium(page: str, steps: str, folder: Path, *options: str) -> Any:
+    """Return the value that `steps` return on a page; the page's script runs first, under its own
+    policy.
+    """
     path = folder / "page.html"
     policy = re.search(r'<meta http-equiv="Content-Security-Policy" content="[^"]*">', page)
     assert policy is not None
     script = STEPS.format(steps=steps)
-    path.write_text(page.replace(policy[0], script + policy[0]), encoding="utf-8")  # a policy holds for what follows
+    # a policy holds for what follows
+    path.write_text(page.replace(policy[0], script + policy[0]), encoding="utf-8")
     assert CHROMIUM is not None
-    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=2000", *options]
+    command = [
+        CHROMIUM,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--virtual-time-budget=2000",
+        *options,
+    ]
     done = subprocess.run(
         [*command, f"--user-data-dir={folder / 'profile'}", "--dump-dom", path.as_uri()],
         capture_output=True,

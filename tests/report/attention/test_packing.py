@@ -40,13 +40,17 @@ def test_the_last_layers_are_kept_first(two_heads: dict[str, Any]) -> None:
     assert [text.partition(":")[0] for text in packed["notes"]] == ["first"]
 
 
-def test_bertviz_gets_the_exact_weights(two_heads: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bertviz_gets_the_exact_weights(
+    two_heads: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls: list[dict[str, Any]] = []
 
-    def head_view(**arguments: Any) -> SimpleNamespace:  # noqa: ANN401 - as in bertviz
+    def head_view(**arguments: Any) -> SimpleNamespace:
         calls.append(arguments)
         return SimpleNamespace(
-            data=f"<script>{arguments['encoder_tokens']!r}</script>".encode("unicode_escape").decode()
+            data=f"<script>{arguments['encoder_tokens']!r}</script>".encode(
+                "unicode_escape"
+            ).decode()
         )
 
     fake = ModuleType("bertviz")
@@ -55,10 +59,15 @@ def test_bertviz_gets_the_exact_weights(two_heads: dict[str, Any], monkeypatch: 
     page = bertviz_view(two_heads)
     (arguments,) = calls
     torch.testing.assert_close(
-        arguments["cross_attention"][0], torch.tensor([two_heads["maps"][0]["weights"]]), atol=0, rtol=0
+        arguments["cross_attention"][0],
+        torch.tensor([two_heads["maps"][0]["weights"]]),
+        atol=0,
+        rtol=0,
     )
     assert arguments["decoder_tokens"] == ["▁I", "▁do", "\ue000/s>"]
-    assert page.count("</") == 5, "title, script, the line of a page offline and its script, html; none from a token"
+    assert page.count("</") == 5, (
+        "title, script, the line of a page offline and its script, html; none from a token"
+    )
     assert "\\u003cself>" in page
     assert "could not be loaded from" in page, "what a reader without a network sees"
 
@@ -70,15 +79,22 @@ def test_bertviz_is_optional(two_heads: dict[str, Any], monkeypatch: pytest.Monk
 
 
 def test_a_single_head_has_no_number_on_a_picture(two_heads: dict[str, Any]) -> None:
-    single = {**two_heads, "maps": [{**one, "weights": one["weights"][:1]} for one in two_heads["maps"]]}
+    single = {
+        **two_heads,
+        "maps": [{**one, "weights": one["weights"][:1]} for one in two_heads["maps"]],
+    }
     assert ">decoder.attention, mean over heads<" in picture(two_heads).svg()
     assert ">decoder.attention, head 1<" in picture(two_heads, head="1").svg()
     assert ">decoder.attention<" in picture(single).svg()
     assert picture(single).png().size != picture(two_heads).png().size
 
 
-@pytest.mark.parametrize(("count", "title"), [(2, "the first turn summed"), (3, "the first 2 turns summed")])
-def test_a_wide_picture_names_the_summed_turns(count: int, title: str, two_heads: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("count", "title"), [(2, "the first turn summed"), (3, "the first 2 turns summed")]
+)
+def test_a_wide_picture_names_the_summed_turns(
+    count: int, title: str, two_heads: dict[str, Any]
+) -> None:
     turns = [number for number in range(count) for _ in range(150)]
     wide = {
         "context_tokens": ["▁a"] * len(turns),

@@ -23,14 +23,21 @@ MASSES = "all('.group > button').map((button) => button.textContent)"
 
 @needs_chromium
 def test_every_map_has_a_colour_scale(two_heads: dict[str, Any], tmp_path: Path) -> None:
-    """From 0 to the largest weight of both maps, and of equal lengths on both sides of 0 for their difference."""
-    readings = [("one", two_heads), ("two", {**two_heads, "maps": [flipped(one) for one in two_heads["maps"]]})]
+    """From 0 to the largest weight of both maps, and of equal lengths on both sides of 0 for their
+    difference.
+    """
+    readings = [
+        ("one", two_heads),
+        ("two", {**two_heads, "maps": [flipped(one) for one in two_heads["maps"]]}),
+    ]
     steps = """
       labelled('difference').click();
       return all('.scale').map((scale) => [scale.textContent, scale.querySelector('.bar').style.backgroundImage]);
     """
     scales = run_in_chromium(attention_page(readings, title="runs"), steps, tmp_path)
-    peak = max(np.mean(one["weights"], 0).max() for _, reading in readings for one in reading["maps"][-1:])
+    peak = max(
+        np.mean(one["weights"], 0).max() for _, reading in readings for one in reading["maps"][-1:]
+    )
     texts = [text for text, _ in scales]
     assert texts[0] == texts[2] == f"weight: 0{peak:.3f}"
     assert texts[1] == texts[3] == "mean weight in the text above: 00.667"
@@ -40,9 +47,14 @@ def test_every_map_has_a_colour_scale(two_heads: dict[str, Any], tmp_path: Path)
 
 @needs_chromium
 @pytest.mark.parametrize(("box", "coloured"), [("second map", 4), ("difference", 6)])
-def test_a_row_has_the_colours_of_its_map(two_heads: dict[str, Any], box: str, coloured: int, tmp_path: Path) -> None:
+def test_a_row_has_the_colours_of_its_map(
+    two_heads: dict[str, Any], box: str, coloured: int, tmp_path: Path
+) -> None:
     """Also one whose largest weight is smaller than that of the map."""
-    readings = [("one", two_heads), ("two", {**two_heads, "maps": [flipped(one) for one in two_heads["maps"]]})]
+    readings = [
+        ("one", two_heads),
+        ("two", {**two_heads, "maps": [flipped(one) for one in two_heads["maps"]]}),
+    ]
     steps = f"""
       labelled('{box}').click();
       const panel = all('.panel').filter(shown).at(-1);
@@ -55,13 +67,18 @@ def test_a_row_has_the_colours_of_its_map(two_heads: dict[str, Any], box: str, c
       const shades = tokens.map((token) => token.style.backgroundColor).filter(Boolean);
       return [shades.length, shades.filter((shade) => !colours.has(shade))];
     """
-    assert run_in_chromium(attention_page(readings, title="runs"), steps, tmp_path) == [coloured, []]
+    assert run_in_chromium(attention_page(readings, title="runs"), steps, tmp_path) == [
+        coloured,
+        [],
+    ]
 
 
 def test_speakers_of_all_turns_are_named(two_heads: dict[str, Any]) -> None:
     """Also of turns that are not read, whose speakers alternate."""
     page = attention_page([("", two_heads | {"unread_turns": ["a", "b", "c"]})], title="run")
-    speakers = re.findall(r'<span class="speaker">(.*?): </span><span dir="auto">(.*?)</span>', page)
+    speakers = re.findall(
+        r'<span class="speaker">(.*?): </span><span dir="auto">(.*?)</span>', page
+    )
     assert speakers == [
         *zip(["other speaker", "responder", "other speaker"], "abc", strict=True),
         ("responder", "Hi ."),
@@ -71,8 +88,12 @@ def test_speakers_of_all_turns_are_named(two_heads: dict[str, Any]) -> None:
 
 
 @needs_chromium
-def test_a_character_of_several_tokens_is_readable(two_heads: dict[str, Any], tmp_path: Path) -> None:
-    page = attention_page([("", two_heads | {"response_tokens": ["▁a\\xf0\\x9f", "\\x98\\x80", "</s>"]})], title="run")
+def test_a_character_of_several_tokens_is_readable(
+    two_heads: dict[str, Any], tmp_path: Path
+) -> None:
+    page = attention_page(
+        [("", two_heads | {"response_tokens": ["▁a\\xf0\\x9f", "\\x98\\x80", "</s>"]})], title="run"
+    )
     steps = """
       one('[role=option]').focus();
       return [all('[role=option]').map((token) => token.textContent), one('.status').textContent];
@@ -89,7 +110,9 @@ def flipped(one: dict[str, Any]) -> dict[str, Any]:
 
 
 @needs_chromium
-def test_readers_explore_rows_heads_and_hidden_tokens(two_heads: dict[str, Any], tmp_path: Path) -> None:
+def test_readers_explore_rows_heads_and_hidden_tokens(
+    two_heads: dict[str, Any], tmp_path: Path
+) -> None:
     steps = f"""
       const seen = {{ still: shown(one('.still')), options: all('[role=option]').map((token) => token.textContent) }};
       seen.mean = {MASSES};
@@ -136,7 +159,9 @@ def test_readers_explore_rows_heads_and_hidden_tokens(two_heads: dict[str, Any],
 @needs_chromium
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_letters_are_readable_on_every_shade(scheme: str, tmp_path: Path) -> None:
-    """Contrast of letters on the shades of weights and, both ways, of differences, by the formula of WCAG 2."""
+    """Contrast of letters on the shades of weights and, both ways, of differences, by the formula
+    of WCAG 2.
+    """
     maps = long_reading(1, 60)
     rows = np.linspace(0, 1, 60), np.linspace(1, 0, 60)
     readings = [
@@ -149,7 +174,9 @@ def test_letters_are_readable_on_every_shade(scheme: str, tmp_path: Path) -> Non
       return shaded.map((token) => [token.style.backgroundColor, getComputedStyle(token).color]);
     """
     page = attention_page(readings, title="runs")
-    pairs = run_in_chromium(page, steps, tmp_path, f"--blink-settings=preferredColorScheme={int(scheme == 'light')}")
+    pairs = run_in_chromium(
+        page, steps, tmp_path, f"--blink-settings=preferredColorScheme={int(scheme == 'light')}"
+    )
     assert len(pairs) > 150
     luminances = np.sort([[luminance(colour) for colour in pair] for pair in pairs])
     assert ((luminances[:, 1] + 0.05) / (luminances[:, 0] + 0.05)).min() > 4.2
@@ -162,7 +189,9 @@ def luminance(colour: str) -> float:
 
 
 @needs_chromium
-def test_two_runs_side_by_side_and_their_difference(two_heads: dict[str, Any], tmp_path: Path) -> None:
+def test_two_runs_side_by_side_and_their_difference(
+    two_heads: dict[str, Any], tmp_path: Path
+) -> None:
     steps = f"""
       const panels = () => all('.panel').filter(shown).map((panel) => panel.querySelector('h3').textContent);
       const seen = {{ two: panels() }};
@@ -186,14 +215,20 @@ def test_two_runs_side_by_side_and_their_difference(two_heads: dict[str, Any], t
 
 @needs_chromium
 def test_maps_side_by_side_begin_at_one_height(two_heads: dict[str, Any], tmp_path: Path) -> None:
-    page = attention_page([("lstm with a long name " * 9, two_heads), ("transformer", two_heads)], title="two")
-    steps = "return all('.panel canvas').filter(shown).map((map) => map.getBoundingClientRect().top)"
+    page = attention_page(
+        [("lstm with a long name " * 9, two_heads), ("transformer", two_heads)], title="two"
+    )
+    steps = (
+        "return all('.panel canvas').filter(shown).map((map) => map.getBoundingClientRect().top)"
+    )
     first, second = run_in_chromium(page, steps, tmp_path, "--window-size=1280,900")
     assert first == second
 
 
 @needs_chromium
-def test_maps_of_different_tokens_have_no_difference(two_heads: dict[str, Any], tmp_path: Path) -> None:
+def test_maps_of_different_tokens_have_no_difference(
+    two_heads: dict[str, Any], tmp_path: Path
+) -> None:
     other = two_heads | {"context_tokens": ["x", *two_heads["context_tokens"][1:]]}
     page = attention_page([("a", two_heads), ("b", other)], title="two")
     assert run_in_chromium(page, "return labelled('difference').disabled", tmp_path)
@@ -229,7 +264,9 @@ def test_a_long_context_is_folded_and_the_page_small(tmp_path: Path) -> None:
     """
     seen = run_in_chromium(page, steps, tmp_path)
     assert seen["open"] == 1
-    assert seen["notes"].startswith("encoder.layers.0.self_attention: mean over heads only, summed over turns; ")
+    assert seen["notes"].startswith(
+        "encoder.layers.0.self_attention: mean over heads only, summed over turns; "
+    )
     assert not seen["wide"]
     assert seen["cells"] == 1 + 19 + 100
     assert "turn 1, other speaker 0.05, turn 2, other speaker 0.05, " in seen["status"]
@@ -242,7 +279,8 @@ def test_hostile_texts_are_inert(hostile_maps: dict[str, Any], tmp_path: Path) -
     assert "<img" not in page
     assert not set(page) & set("\u202e\x1b")
     steps = (
-        "return [all('img').length, one('.rows').textContent.includes('<' + '/script></title><img'), document.title]"
+        "return [all('img').length, one('.rows').textContent.includes('<' +"
+        " '/script></title><img'), document.title]"
     )
     images, readable, title = run_in_chromium(page, steps, tmp_path)
     assert images == 0
@@ -254,8 +292,13 @@ def test_the_policy_allows_one_script_and_one_style(two_heads: dict[str, Any]) -
     page = attention_page([("", two_heads)], title="run")
     (script,) = re.findall("<script>(.*?)</script>", page, re.DOTALL)
     (style,) = re.findall("<style>(.*?)</style>", page, re.DOTALL)
-    digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (script, style)]
-    assert "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; base".format(*digests) in unescape(page)
+    digests = [
+        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        for text in (script, style)
+    ]
+    assert "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; base".format(
+        *digests
+    ) in unescape(page)
     assert "&#34;" not in style
     assert 'style="' not in page, "the policy forbids style attributes"
     assert not re.search(r"https?://|url\(|@import|innerHTML", page)
@@ -268,9 +311,15 @@ def test_readable_without_scripts(two_heads: dict[str, Any]) -> None:
     assert 'title="0.250"' in table, "the mean of two heads"
     assert "<bdi>_Hi</bdi> 0.25" in page
     assert "mean over heads of <code>decoder.attention</code>, colours from 0 to 0.900." in page
-    single = {**two_heads, "maps": [{**two_heads["maps"][0], "weights": two_heads["maps"][0]["weights"][:1]}]}
+    single = {
+        **two_heads,
+        "maps": [{**two_heads["maps"][0], "weights": two_heads["maps"][0]["weights"][:1]}],
+    }
     page = attention_page([("", single)], title="run")
-    assert '<figcaption class="caption"><code>decoder.attention</code>, colours from 0 to 1.000.' in page
+    assert (
+        '<figcaption class="caption"><code>decoder.attention</code>, colours from 0 to 1.000.'
+        in page
+    )
 
 
 @needs_chromium
@@ -283,15 +332,28 @@ def test_a_word_of_several_tokens_has_no_spaces(two_heads: dict[str, Any], tmp_p
 def test_a_lone_space_mark_is_visible(two_heads: dict[str, Any], tmp_path: Path) -> None:
     page = attention_page([("", two_heads | {"response_tokens": ["▁", "do", "</s>"]})], title="run")
     assert '<th scope="row"><bdi>␣</bdi></th>' in page
-    steps = "one('[role=option]').focus(); return [one('[role=option]').textContent, one('.status').textContent[1]]"
+    steps = (
+        "one('[role=option]').focus(); return [one('[role=option]').textContent,"
+        " one('.status').textContent[1]]"
+    )
     assert run_in_chromium(page, steps, tmp_path) == ["␣", "␣"]
 
 
 def test_memory_of_a_page_does_not_grow_with_its_weights(two_heads: dict[str, Any]) -> None:
     side = 800
-    tokens = {"context_tokens": ["▁a"] * side, "context_lines": [0] * side, "context_kinds": ["word"] * side}
+    tokens = {
+        "context_tokens": ["▁a"] * side,
+        "context_lines": [0] * side,
+        "context_kinds": ["word"] * side,
+    }
     weights = np.full((8, side, side), 1 / side, dtype=np.float32)
-    own = {"name": "encoder", "kind": "self", "side": "source", "columns": "source", "weights": weights}
+    own = {
+        "name": "encoder",
+        "kind": "self",
+        "side": "source",
+        "columns": "source",
+        "weights": weights,
+    }
     tracemalloc.start()
     attention_page([("", {**two_heads, **tokens, "maps": [own]})], title="run")
     _, peak = tracemalloc.get_traced_memory()
@@ -300,7 +362,9 @@ def test_memory_of_a_page_does_not_grow_with_its_weights(two_heads: dict[str, An
 
 
 def test_memory_of_json_does_not_grow_with_the_file(tmp_path: Path) -> None:
-    reading = AttentionReading(maps=[{"weights": np.random.default_rng(0).random((1, 300, 300), dtype=np.float32)}])
+    reading = AttentionReading(
+        maps=[{"weights": np.random.default_rng(0).random((1, 300, 300), dtype=np.float32)}]
+    )
     tracemalloc.start()
     reading.write_json(str(tmp_path / "a.json"))
     _, peak = tracemalloc.get_traced_memory()
@@ -326,16 +390,26 @@ def test_a_notebook_shows_readings_in_frames(two_heads: dict[str, Any]) -> None:
 
 
 def test_an_empty_context(two_heads: dict[str, Any]) -> None:
-    maps = two_heads | {"context_tokens": ["</s>"], "context_kinds": ["end"], "context_lines": [-1], "turns": []}
+    maps = two_heads | {
+        "context_tokens": ["</s>"],
+        "context_kinds": ["end"],
+        "context_lines": [-1],
+        "turns": [],
+    }
     maps |= {"maps": [two_heads["maps"][0] | {"weights": [[[1.0]] * 3] * 2}]}
     assert "(empty context)" in attention_page([("", maps)], title="run")
     no_words = two_heads | {"turns": [{"speaker": "other", "text": ""}, two_heads["turns"][1]]}
-    assert re.search(r'<li class="empty">.*\(empty turn\)</li>', attention_page([("", no_words)], title="run"))
+    assert re.search(
+        r'<li class="empty">.*\(empty turn\)</li>', attention_page([("", no_words)], title="run")
+    )
 
 
 @needs_chromium
 def test_a_slider_chooses_the_step_of_a_training(two_heads: dict[str, Any], tmp_path: Path) -> None:
-    trained = {**two_heads, "maps": [{**two_heads["maps"][0], "weights": [[[0.0] * 6 + [1.0]] * 3] * 2}]}
+    trained = {
+        **two_heads,
+        "maps": [{**two_heads["maps"][0], "weights": [[[0.0] * 6 + [1.0]] * 3] * 2}],
+    }
     readings = [("step 100", two_heads), ("step 2,000", trained)]
     steps = f"""
       const slide = (value) => {{
@@ -354,7 +428,10 @@ def test_a_slider_chooses_the_step_of_a_training(two_heads: dict[str, Any], tmp_
 
 
 def test_a_training_page_keeps_as_many_examples_as_fit(two_heads: dict[str, Any]) -> None:
-    wide = {**two_heads, "maps": [{**two_heads["maps"][0], "weights": np.full((40_000, 3, 7), 1 / 7)}]}
+    wide = {
+        **two_heads,
+        "maps": [{**two_heads["maps"][0], "weights": np.full((40_000, 3, 7), 1 / 7)}],
+    }
     page = training_page({7: [("step 1", two_heads)], 8: [("step 1", wide)], 9: [("step 1", wide)]})
     assert re.findall(r'"id":"(\d+): ', page) == ["7", "8"]
     assert "1 more example in the files of the run." in page

@@ -26,13 +26,19 @@ def test_a_thinned_line_has_both_ends() -> None:
 
 def test_labels_of_categories_do_not_overlap() -> None:
     labels = ["commissive statement", "directive", "inform", "question", "x", "y"]
-    image = ElementTree.fromstring(categories_svg(labels, {0: [Spread(1.0)] * 6}, x="act", y="bits"))
+    image = ElementTree.fromstring(
+        categories_svg(labels, {0: [Spread(1.0)] * 6}, x="act", y="bits")
+    )
     texts = [element for element in image.iter() if element.get("y") == "200.0"]
-    assert "".join(texts[0].itertext()) == "commissive statementcommi…", "the full label is the tooltip"
+    assert "".join(texts[0].itertext()) == "commissive statementcommi…", (
+        "the full label is the tooltip"
+    )
     shown = [(element[0].tail if len(element) else element.text) or "" for element in texts]
     middles = [float(element.get("x", 0)) for element in texts]
     edges = [
-        edge for x, text in zip(middles, shown, strict=True) for edge in (x - 3.3 * len(text), x + 3.3 * len(text))
+        edge
+        for x, text in zip(middles, shown, strict=True)
+        for edge in (x - 3.3 * len(text), x + 3.3 * len(text))
     ]
     assert len(edges) == 12
     assert edges == sorted(edges)

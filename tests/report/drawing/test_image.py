@@ -28,12 +28,16 @@ def test_a_weight_of_one_is_the_only_dark_cell(row: int, column: int) -> None:
     image = heatmap(weights, rows=ROWS, columns=COLUMNS)
     layout = heatmap_layout(ROWS, COLUMNS)
     for cell in np.ndindex(weights.shape):
-        assert colour(image, layout.box(*cell)) == (ON_LIGHT[-1] if cell == (row, column) else ON_LIGHT[0])
+        assert colour(image, layout.box(*cell)) == (
+            ON_LIGHT[-1] if cell == (row, column) else ON_LIGHT[0]
+        )
 
 
 def test_every_cell_has_the_colour_of_its_weight() -> None:
     weights = np.random.default_rng(0).random((3, 5))
-    image = heatmap(weights.tolist(), rows=ROWS, columns=COLUMNS, title="decoder.attention", peak=2.0)
+    image = heatmap(
+        weights.tolist(), rows=ROWS, columns=COLUMNS, title="decoder.attention", peak=2.0
+    )
     layout = heatmap_layout(ROWS, COLUMNS, title="decoder.attention")
     for cell in np.ndindex(weights.shape):
         assert colour(image, layout.box(*cell)) == to_css(to_colours(weights[cell] / 2))
@@ -73,11 +77,15 @@ def test_nan_is_grey() -> None:
 @settings(max_examples=10)
 @given(st.lists(st.text(st.characters(), max_size=8), min_size=1, max_size=4))
 def test_any_text_can_be_a_label(labels: list[str]) -> None:
-    assert heatmap(np.zeros((1, len(labels))), rows=["x"], columns=labels, title=labels[0]).size[0] > 0
+    assert (
+        heatmap(np.zeros((1, len(labels))), rows=["x"], columns=labels, title=labels[0]).size[0] > 0
+    )
 
 
 def test_characters_missing_from_the_font_stay_distinct() -> None:
-    one, other = (heatmap([[1.0]], rows=["a"], columns=[label]).tobytes() for label in ("你好", "你们"))
+    one, other = (
+        heatmap([[1.0]], rows=["a"], columns=[label]).tobytes() for label in ("你好", "你们")
+    )
     assert one != other
 
 
@@ -85,8 +93,12 @@ def test_panels_share_one_scale() -> None:
     weights = np.zeros((6, 3, 5))
     for head in range(6):
         weights[head, head % 3, head % 5] = (head + 1) / 6
-    image = heatmap_grid(weights, rows=ROWS, columns=COLUMNS, title="decoder.layers.0.cross_attention")
-    layout = heatmap_layout(ROWS, COLUMNS, panels=6, headings=True, title="decoder.layers.0.cross_attention")
+    image = heatmap_grid(
+        weights, rows=ROWS, columns=COLUMNS, title="decoder.layers.0.cross_attention"
+    )
+    layout = heatmap_layout(
+        ROWS, COLUMNS, panels=6, headings=True, title="decoder.layers.0.cross_attention"
+    )
     assert image.size == layout.size
     for head in range(6):
         box = layout.box(head % 3, head % 5, panel=head)
@@ -128,7 +140,10 @@ def test_a_long_dialogue_fits_into_an_image() -> None:
 def test_a_label_has_one_font_or_code_points(text: str) -> None:
     label = label_of(text, limit=80)
     assert all(has(label.font, char) for char in label.text)
-    assert label.text in (text, text.encode("ascii", "backslashreplace").decode()) or "\\u" in label.text
+    assert (
+        label.text in (text, text.encode("ascii", "backslashreplace").decode())
+        or "\\u" in label.text
+    )
 
 
 def test_without_fonts_of_the_system_code_points_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dialog.report.drawing.scale import MISSING, ON_DARK, ON_LIGHT, highest_weight, to_colours, to_css, validate_weights
+from dialog.report.drawing.scale import (
+    MISSING,
+    ON_DARK,
+    ON_LIGHT,
+    highest_weight,
+    to_colours,
+    to_css,
+    validate_weights,
+)
 
 
 def luminance(colours: np.ndarray) -> np.ndarray:

@@ -21,7 +21,12 @@ ALLOWED = {f"{SVG}{tag}" for tag in ("svg", "rect", "text", "title", "polyline",
 def parse(svg: str) -> ElementTree.Element:
     image = ElementTree.fromstring(svg)  # raises unless well-formed
     assert {element.tag for element in image.iter()} <= ALLOWED
-    assert not [name for element in image.iter() for name in element.attrib if name.startswith("on") or "href" in name]
+    assert not [
+        name
+        for element in image.iter()
+        for name in element.attrib
+        if name.startswith("on") or "href" in name
+    ]
     assert image.get("role") == "img"
     assert image.get("aria-label")
     return image
@@ -33,11 +38,17 @@ def texts(image: ElementTree.Element) -> list[str]:
 
 def test_each_cell_has_its_weight_as_tooltip() -> None:
     weights = np.array([[0.25, 0.75, 0.0], [0.1, 0.2, 0.7]])
-    image = parse(heatmap_svg(weights, rows=["a", "b"], columns=["x", "y", "z"], title="map", peak=1.0))
+    image = parse(
+        heatmap_svg(weights, rows=["a", "b"], columns=["x", "y", "z"], title="map", peak=1.0)
+    )
     cells = [rect for rect in image.iter(f"{SVG}rect") if rect.find(f"{SVG}title") is not None]
     assert [cell.findtext(f"{SVG}title") for cell in cells][:2] == ["a → x: 0.250", "a → y: 0.750"]
-    assert [cell.get("fill") for cell in cells] == [to_css(colour) for colour in to_colours(weights.ravel())]
-    corners = np.array([[float(cell.get(axis, "")) for axis in "yx"] for cell in cells]).reshape(2, 3, 2)
+    assert [cell.get("fill") for cell in cells] == [
+        to_css(colour) for colour in to_colours(weights.ravel())
+    ]
+    corners = np.array([[float(cell.get(axis, "")) for axis in "yx"] for cell in cells]).reshape(
+        2, 3, 2
+    )
     assert (np.diff(corners[..., 0], axis=0) > 0).all(), "rows go down"
     assert (np.diff(corners[..., 1], axis=1) > 0).all(), "columns go right"
     assert {"a", "b", "x", "y", "z", "map"} <= set(texts(image))
@@ -46,7 +57,10 @@ def test_each_cell_has_its_weight_as_tooltip() -> None:
 
 def test_the_highest_weight_ends_the_scale() -> None:
     image = parse(heatmap_svg([[0.01, 0.02]], rows=["a"], columns=["x", "y"]))
-    assert [rect.get("fill") for rect in image.iter(f"{SVG}rect")][:2] == [to_css(to_colours(0.5)), ON_LIGHT[-1]]
+    assert [rect.get("fill") for rect in image.iter(f"{SVG}rect")][:2] == [
+        to_css(to_colours(0.5)),
+        ON_LIGHT[-1],
+    ]
     assert "0.02" in texts(image)
 
 
@@ -60,7 +74,9 @@ def test_any_text_gives_well_formed_svg(text: str) -> None:
 def test_hostile_text_adds_no_element() -> None:
     token = "</title></svg><script>alert(1)</script>\x00\x1b\u202e"
     image = parse(heatmap_svg([[1.0]], rows=[token], columns=["x"]))
-    assert any("</svg><script>" in "".join(element.itertext()) for element in image.iter(f"{SVG}text"))
+    assert any(
+        "</svg><script>" in "".join(element.itertext()) for element in image.iter(f"{SVG}text")
+    )
 
 
 def test_cells_are_inside_the_image() -> None:
@@ -99,15 +115,24 @@ def test_one_line_per_run_one_colour_per_model() -> None:
 
 def test_points_match_the_axis_labels() -> None:
     image = parse(curves_svg([Curve("m", "s", [(0, 0), (40, 2), (100, 4)])], x="x", y="y"))
-    points = [tuple(map(float, point.split(","))) for point in str(lines(image)[0].get("points")).split()]
-    label = {"".join(e.itertext()): (float(e.get("x", "")), float(e.get("y", ""))) for e in image.iter(f"{SVG}text")}
+    points = [
+        tuple(map(float, point.split(","))) for point in str(lines(image)[0].get("points")).split()
+    ]
+    label = {
+        "".join(e.itertext()): (float(e.get("x", "")), float(e.get("y", "")))
+        for e in image.iter(f"{SVG}text")
+    }
     assert points[1][0] == pytest.approx(label["40"][0], abs=0.1)
     assert points[2][0] == pytest.approx(label["100"][0], abs=0.1)
-    assert points[1][1] == pytest.approx(label["2"][1] - 4, abs=0.1), "baseline of the label, 4 pixels lower"
+    assert points[1][1] == pytest.approx(label["2"][1] - 4, abs=0.1), (
+        "baseline of the label, 4 pixels lower"
+    )
     assert points[0][1] > points[1][1] > points[2][1], "more is higher"
 
 
-@pytest.mark.parametrize("points", [[], [(5, 2)], [(0, 1), (1, 1)], [(0, math.nan), (1, 2), (2, math.inf)], [(0, 0)]])
+@pytest.mark.parametrize(
+    "points", [[], [(5, 2)], [(0, 1), (1, 1)], [(0, math.nan), (1, 2), (2, math.inf)], [(0, 0)]]
+)
 def test_degenerate_curves(points: list[tuple[float, float]]) -> None:
     svg = curves_svg([Curve("m", "s", points)], x="x", y="y")
     parse(svg)
@@ -116,9 +141,12 @@ def test_degenerate_curves(points: list[tuple[float, float]]) -> None:
 
 
 def test_more_models_than_colours_are_distinct() -> None:
-    curves = [Curve(f"model {index}", "s", [(0, index), (1, 0)]) for index in range(len(SERIES) + 2)]
+    curves = [
+        Curve(f"model {index}", "s", [(0, index), (1, 0)]) for index in range(len(SERIES) + 2)
+    ]
     looks = {
-        (line.get("stroke"), line.get("stroke-dasharray")) for line in lines(parse(curves_svg(curves, x="x", y="y")))
+        (line.get("stroke"), line.get("stroke-dasharray"))
+        for line in lines(parse(curves_svg(curves, x="x", y="y")))
     }
     assert len(looks) == len(curves)
 
@@ -148,6 +176,10 @@ def test_a_file_has_colours_that_converters_know(tmp_path: Path) -> None:
     ):
         write_svg(tmp_path / "a.svg", svg)
         image, inline = parse((tmp_path / "a.svg").read_text(encoding="utf-8")), parse(svg)
-        assert [style for element in image.iter() if (style := element.get("style"))] == ["background:#fff"]
+        assert [style for element in image.iter() if (style := element.get("style"))] == [
+            "background:#fff"
+        ]
         assert texts(image) == texts(inline)
-        assert [element.get("fill") for element in image.iter()] == [element.get("fill") for element in inline.iter()]
+        assert [element.get("fill") for element in image.iter()] == [
+            element.get("fill") for element in inline.iter()
+        ]

@@ -7,11 +7,11 @@ import pytest
 
 from dialog.report.sections.attention import attention_statistics, spread
 from dialog.report.sections.breakdown import breakdown, calibration
-from dialog.report.sections.contract import broken_settings, contract
+from dialog.report.sections.context_use import context_use
 from dialog.report.sections.cost import cost, runs
 from dialog.report.sections.curves import curves
-from dialog.report.sections.history import history
 from dialog.report.sections.order import appendix, main_sections
+from dialog.report.sections.parity import broken_settings, parity
 from dialog.report.tables import ReportSection, ReportTable
 
 
@@ -24,29 +24,41 @@ def texts(table: ReportTable) -> dict[str, list[str]]:
 
 
 def test_differing_settings_come_first_and_equal_ones_are_folded(results: dict[str, Any]) -> None:
-    differing, equal = contract(results).tables
-    assert list(texts(differing)) == ["data hello", "optimizer.lr"], "those that must be equal first"
+    differing, equal = parity(results).tables
+    assert list(texts(differing)) == [
+        "data hello",
+        "optimizer.lr",
+    ], "those that must be equal first"
     assert [row[-1].mark for row in differing.rows] == ["broken", "differs"]
     assert differing.folded == ""
     assert equal.folded == "2 equal settings"
     assert texts(equal)["vocabulary"] == ["8,000", "8,000", "✓ equal"]
     assert [row[0].text for row in broken_settings(results)] == ["data hello"]
-    assert contract(results).notes == ("1 of 2 settings that must be equal for a fair comparison differ: data hello.",)
+    assert parity(results).notes == (
+        "1 of 2 settings that must be equal for a fair comparison differ: data hello.",
+    )
 
 
 def test_unknown_settings_are_not_called_different(results: dict[str, Any]) -> None:
-    results["parity"] += [{"what": "tokenizer", "equal": False, "must": True, "values": ["unknown", "unknown"]}]
-    assert contract(results).notes == (
-        "1 of 3 settings that must be equal for a fair comparison differ: data hello. "
-        "1 of 3 settings that must be equal for a fair comparison are not known for all contenders: tokenizer.",
+    results["parity"] += [
+        {"what": "tokenizer", "equal": False, "must": True, "values": ["unknown", "unknown"]}
+    ]
+    assert parity(results).notes == (
+        (
+            "1 of 3 settings that must be equal for a fair comparison differ: data hello. 1 of 3"
+            " settings that must be equal for a fair comparison are not known for all contenders:"
+            " tokenizer."
+        ),
     )
     assert broken_settings(results)[-1][-1].text == "✗ unknown"
 
 
 def test_a_kept_contract_says_so(results: dict[str, Any]) -> None:
     results["parity"] = [row for row in results["parity"] if row["equal"]]
-    section = contract(results)
-    assert section.notes == ("None of the 1 settings that must be equal for a fair comparison differs.",)
+    section = parity(results)
+    assert section.notes == (
+        "None of the 1 settings that must be equal for a fair comparison differs.",
+    )
     assert [table.folded for table in section.tables] == ["2 equal settings"]
 
 
@@ -58,11 +70,15 @@ def test_relative_differences_of_settings(results: dict[str, Any]) -> None:
         ([None, "b"], "differs"),
         ([6.195e6, 8.52e6], "differs by 37.5 %"),
     ):
-        results["parity"] = [{"what": "parameters", "equal": False, "must": False, "values": values}]
-        assert texts(contract(results).tables[0])["parameters"][-1] == text
-    assert texts(contract(results).tables[0])["parameters"][:2] == ["6.20 M", "8.52 M"]
-    results["parity"] = [{"what": "FLOPs", "equal": False, "must": False, "values": [313_900.0, 0.25]}]
-    assert texts(contract(results).tables[0])["FLOPs"][:2] == ["314 k", "0.25"]
+        results["parity"] = [
+            {"what": "parameters", "equal": False, "must": False, "values": values}
+        ]
+        assert texts(parity(results).tables[0])["parameters"][-1] == text
+    assert texts(parity(results).tables[0])["parameters"][:2] == ["6.20 M", "8.52 M"]
+    results["parity"] = [
+        {"what": "FLOPs", "equal": False, "must": False, "values": [313_900.0, 0.25]}
+    ]
+    assert texts(parity(results).tables[0])["FLOPs"][:2] == ["314 k", "0.25"]
 
 
 def test_cost(results: dict[str, Any]) -> None:
@@ -90,7 +106,9 @@ def test_learning_curves_over_tokens_time_and_flops(results: dict[str, Any]) -> 
     section = curves(results)
     (figure,) = section.figures
     assert len(figure.drawings) == 3
-    for drawing, label in zip(figure.drawings, ("target tokens", "training time (minutes)", "FLOPs"), strict=True):
+    for drawing, label in zip(
+        figure.drawings, ("target tokens", "training time (minutes)", "FLOPs"), strict=True
+    ):
         assert label in drawing
         assert drawing.count("<polygon") == 2, "a band per model"
     assert section.notes == ("lstm leads until 18 s hello",)
@@ -112,10 +130,16 @@ def test_diverged_runs_are_not_drawn(three: dict[str, Any]) -> None:
     assert lines == 5
 
 
-def test_use_of_the_history(results: dict[str, Any]) -> None:
-    tiny = results["history"]["rows"][-1]
-    tiny["values"]["lstm"] = {"mean": -2e-5, "std": 1e-5, "interval": [-3e-5, -1e-5], "n": 3, "perplexity_token": 9.0}
-    section = history(results)
+def test_use_of_the_context(results: dict[str, Any]) -> None:
+    tiny = results["context_use"]["rows"][-1]
+    tiny["values"]["lstm"] = {
+        "mean": -2e-5,
+        "std": 1e-5,
+        "interval": [-3e-5, -1e-5],
+        "n": 3,
+        "perplexity_token": 9.0,
+    }
+    section = context_use(results)
     shown = texts(section.tables[0])
     assert shown[tiny["perturbation"]][0] == "0.000 [0.000, 0.000]"
     assert shown["shuffle the turns"] == ["+0.010 [+0.006, +0.014]", "+0.020 [+0.016, +0.024]"]
@@ -124,16 +148,23 @@ def test_use_of_the_history(results: dict[str, Any]) -> None:
     assert "2,000 examples" in section.tables[0].caption
 
 
-def test_captions_of_one_run_each_do_not_mention_seeds(one_seed: dict[str, Any], results: dict[str, Any]) -> None:
-    one_seed["attention"]["statistics"] = [run for run in one_seed["attention"]["statistics"] if run["seed"] == 0]
-    for section in (history, breakdown, attention_statistics):
-        for captions, mentioned in ((captions_of(section(results)), True), (captions_of(section(one_seed)), False)):
+def test_captions_of_one_run_each_do_not_mention_seeds(
+    one_seed: dict[str, Any], results: dict[str, Any]
+) -> None:
+    one_seed["attention"]["statistics"] = [
+        run for run in one_seed["attention"]["statistics"] if run["seed"] == 0
+    ]
+    for section in (context_use, breakdown, attention_statistics):
+        for captions, mentioned in (
+            (captions_of(section(results)), True),
+            (captions_of(section(one_seed)), False),
+        ):
             assert ("seeds" in captions) == mentioned, captions
-    assert "95 % interval over dialogues" in captions_of(history(one_seed))
+    assert "95 % interval over dialogues" in captions_of(context_use(one_seed))
 
 
 def test_contenders_without_likelihood_have_dashes(three: dict[str, Any]) -> None:
-    assert texts(history(three).tables[0])["word drop"][2] == "–"
+    assert texts(context_use(three).tables[0])["word drop"][2] == "–"
     assert texts(breakdown(three).tables[0])["inform"][2] == "–"
     assert texts(calibration(three).tables[0])["Calibration error ↓"] == ["2.1 %", "3.1 %", "–"]
 
@@ -142,7 +173,12 @@ def test_breakdown_has_small_multiples(results: dict[str, Any]) -> None:
     section = breakdown(results)
     assert len(section.figures[0].drawings) == 4
     titles = [group.title for group in section.tables[0].groups]
-    assert titles == ["Context turns", "Response words", "Occurrences of the rarest word in train", "Dialogue act"]
+    assert titles == [
+        "Context turns",
+        "Response words",
+        "Occurrences of the rarest word in train",
+        "Dialogue act",
+    ]
     lines = [drawing.count("<polyline") for drawing in section.figures[0].drawings]
     assert lines[-1] == lines[0] - 2, "no lines between dialogue acts, which have no order"
     assert texts(section.tables[0])["17+"] == ["1.410", "1.450", "3,600"]
@@ -157,12 +193,18 @@ def test_breakdown_of_f1_is_folded(results: dict[str, Any]) -> None:
     assert texts(f1)["17+"] == ["14.23", "–", "3,600"]
 
 
-def test_empty_fields_leave_their_sections_out(bare: dict[str, Any], results: dict[str, Any]) -> None:
-    assert [section.title for section in main_sections(bare)] == ["Likelihood", "Generated responses", "Cost"]
+def test_empty_fields_leave_their_sections_out(
+    bare: dict[str, Any], results: dict[str, Any]
+) -> None:
+    assert [section.title for section in main_sections(bare)] == [
+        "Likelihood",
+        "Generated responses",
+        "Cost",
+    ]
     assert [section.title for section in appendix(bare)] == ["Runs"]
     assert [section.title for section in main_sections(results)] == [
         *("Parity contract", "Likelihood", "Generated responses", "Cost", "Learning curves"),
-        *("Use of the history", "Breakdown", "Calibration", "Attention statistics"),
+        *("Use of the context", "Breakdown", "Calibration", "Attention statistics"),
     ]
 
 
@@ -172,7 +214,11 @@ def test_attention_statistics(results: dict[str, Any]) -> None:
     shown = texts(table)
     assert shown["entropy"] == ["0.410 ± 0.014 (0.200 to 0.600)"] * 2 + ["1.000"]
     assert shown["erasure"] == ["−0.200 ± 0.000"] * 2 + ["–"]
-    assert [group.title for group in table.groups] == ["Shape", "Mass on kinds of tokens", "Agreement"]
+    assert [group.title for group in table.groups] == [
+        "Shape",
+        "Mass on kinds of tokens",
+        "Agreement",
+    ]
     assert len(section.figures[0].drawings) == 3
     assert meanings.folded
     assert spread([0.4, 0.42]) == pytest.approx((0.41, 0.02 / 2**0.5))
@@ -182,7 +228,9 @@ def test_attention_statistics(results: dict[str, Any]) -> None:
     assert attention_statistics(results) == ReportSection("Attention statistics")
 
 
-def test_notes_on_curves_of_many_contenders_are_few(results_of: Callable[..., dict[str, Any]]) -> None:
+def test_notes_on_curves_of_many_contenders_are_few(
+    results_of: Callable[..., dict[str, Any]],
+) -> None:
     results = results_of(["lstm", "gru", "hred"])
     entry = results["crossings"][0]
     results["crossings"] = [entry | {"text": str(n), "crosses": n % 2 == 0} for n in range(20)]

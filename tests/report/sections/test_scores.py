@@ -20,7 +20,9 @@ def column(table: ReportTable, name: str, row: str, group: int = 0) -> str:
     return rows(table, group)[row][table.head.index(name) - 1].text
 
 
-def set_summary(results: dict[str, Any], model: int, metric: str, mean: float, std: float | None = None) -> None:
+def set_summary(
+    results: dict[str, Any], model: int, metric: str, mean: float, std: float | None = None
+) -> None:
     results["models"][model]["summary"]["all"][metric] = {"mean": mean, "std": std, "n": 3}
 
 
@@ -36,9 +38,15 @@ def decided(table: ReportTable, row: str) -> list[str]:
 
 def test_likelihood_with_differences_and_ngrams(results: dict[str, Any]) -> None:
     set_summary(results, 0, "bits_per_byte", 1.31, 0.004)
-    set_difference(results, "bits_per_byte", difference=-0.0274, interval=[-0.0339, -0.0211], p_holm=0.0021)
+    set_difference(
+        results, "bits_per_byte", difference=-0.0274, interval=[-0.0339, -0.0211], p_holm=0.0021
+    )
     (table,) = likelihood(results).tables
-    assert [group.title.partition(":")[0] for group in table.groups] == ["All dialogues", "Clean", "Leaked"]
+    assert [group.title.partition(":")[0] for group in table.groups] == [
+        "All dialogues",
+        "Clean",
+        "Leaked",
+    ]
     assert column(table, "lstm", "Bits per byte ↓") == "1.310 ± 0.004"
     assert column(table, "Difference", "Bits per byte ↓") == "−0.027"
     assert column(table, "95 % interval", "Bits per byte ↓") == "[−0.034, −0.021]"
@@ -53,7 +61,14 @@ def test_generation_with_reference_systems(results: dict[str, Any]) -> None:
     results["references"]["clean"]["human"]["f1"] = 77.123
     (table,) = generation(results).tables
     assert "Bits per byte ↓" not in rows(table)
-    assert table.head[-6:] == ("human", "random", "most frequent", "copy", "nearest", "nearest, no leak")
+    assert table.head[-6:] == (
+        "human",
+        "random",
+        "most frequent",
+        "copy",
+        "nearest",
+        "nearest, no leak",
+    )
     assert column(table, "human", "F1 ↑", group=1) == "77.12"
     assert "12.35" not in column(table, "lstm", "my_lab.warmth", group=1)
     assert "133" not in table.reference_note
@@ -97,7 +112,9 @@ def difference(a: str, b: str, value: float, decided: bool = True) -> dict[str, 
         ([("a", "b", 1.0, True), ("a", "c", 1.0, True), ("b", "c", 1.0, True)], "c"),
     ],
 )
-def test_the_winner_beats_every_other_contender(values: list[tuple[str, str, float, bool]], best: str | None) -> None:
+def test_the_winner_beats_every_other_contender(
+    values: list[tuple[str, str, float, bool]], best: str | None
+) -> None:
     assert winner([difference(*value) for value in values], ["a", "b", "c"]) == best
 
 
@@ -106,22 +123,32 @@ def test_three_contenders_have_a_table_of_pairs(three: dict[str, Any]) -> None:
     assert values.head[1:4] == ("lstm", "transformer", "plato.jsonl")
     assert "Difference" not in values.head
     assert column(values, "plato.jsonl", "Bits per byte ↓") == "–"
-    assert decided(values, "Bits per byte ↓") == [column(values, "lstm", "Bits per byte ↓")], "of those with likelihood"
+    assert decided(values, "Bits per byte ↓") == [column(values, "lstm", "Bits per byte ↓")], (
+        "of those with likelihood"
+    )
     assert [row[1].text for row in pairs.groups[0].rows[:1]] == ["lstm − transformer"]
     assert pairs.folded == "Every pair"
     assert matrix.head == ("Bits per byte ↓", "transformer")
-    assert [[cell.text for cell in row] for row in matrix.groups[0].rows] == [["lstm", pairs.groups[0].rows[0][3].text]]
+    assert [[cell.text for cell in row] for row in matrix.groups[0].rows] == [
+        ["lstm", pairs.groups[0].rows[0][3].text]
+    ]
     assert {row[1].text for row in generation(three).tables[2].rows} == {
         *("lstm − transformer", "lstm − plato.jsonl", "transformer − plato.jsonl")
     }
 
 
 def test_the_matrix_of_pairs_has_the_best_first(results_of: Callable[..., dict[str, Any]]) -> None:
-    """Intervals are those of the row minus the column, also where the records have the pair the other way round."""
+    """Intervals are those of the row minus the column, also where the records have the pair the
+    other way round.
+    """
     results = results_of(["lstm", "gru", "hred"], subsets=False)
     for model, bits in zip(results["models"], (1.5, 1.2, 1.4), strict=True):
         model["summary"]["all"]["bits_per_byte"]["mean"] = bits
-    limits = {("lstm", "gru"): [0.25, 0.35], ("lstm", "hred"): [-0.05, 0.15], ("gru", "hred"): [-0.3, -0.1]}
+    limits = {
+        ("lstm", "gru"): [0.25, 0.35],
+        ("lstm", "hred"): [-0.05, 0.15],
+        ("gru", "hred"): [-0.3, -0.1],
+    }
     for entry in results["differences"]:
         if entry["metric"] == "bits_per_byte":
             low, high = entry["interval"] = limits[entry["a"], entry["b"]]
@@ -133,7 +160,10 @@ def test_the_matrix_of_pairs_has_the_best_first(results_of: Callable[..., dict[s
         ["gru", "[−0.300, −0.100]", "[−0.350, −0.250]"],
         ["hred", "", "[−0.150, +0.050]"],
     ]
-    assert [[cell.mark for cell in row] for row in group.rows] == [["", "decided", "decided"], ["", "", ""]]
+    assert [[cell.mark for cell in row] for row in group.rows] == [
+        ["", "decided", "decided"],
+        ["", "", ""],
+    ]
 
 
 def test_the_matrix_of_pairs_has_subsets_with_tests_only(three: dict[str, Any]) -> None:
@@ -149,7 +179,9 @@ def test_metrics_without_a_value_on_a_subset_have_no_row(results: dict[str, Any]
         del model["summary"]["clean"]["my_lab.warmth"]
     for row in results["references"]["clean"].values():
         row.pop("my_lab.warmth", None)
-    results["differences"] = [entry for entry in results["differences"] if entry["metric"] != "my_lab.warmth"]
+    results["differences"] = [
+        entry for entry in results["differences"] if entry["metric"] != "my_lab.warmth"
+    ]
     (table,) = generation(results).tables
     assert ["my_lab.warmth" in rows(table, group) for group in range(3)] == [True, False, True]
 
@@ -164,8 +196,16 @@ def test_one_seed_has_no_spread(one_seed: dict[str, Any]) -> None:
 
 
 def test_a_difference_that_was_not_tested(results: dict[str, Any]) -> None:
-    nothing = {"interval": [], "p": None, "p_holm": None, "decided": False, "method": "not tested: one dialogue"}
-    set_difference(results, "f1", difference=None, **nothing, standard_error=None, detectable_difference=None)
+    nothing = {
+        "interval": [],
+        "p": None,
+        "p_holm": None,
+        "decided": False,
+        "method": "not tested: one dialogue",
+    }
+    set_difference(
+        results, "f1", difference=None, **nothing, standard_error=None, detectable_difference=None
+    )
     (table,) = generation(results).tables
     assert column(table, "Difference", "F1 ↑") == column(table, "95 % interval", "F1 ↑") == "–"
     assert "one dialogue" not in table.caption
@@ -203,7 +243,9 @@ def test_empty_results_have_no_tables(bare: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("whole", "empty"), [("clean", "leaked"), ("leaked", "clean")])
-def test_a_subset_that_is_the_whole_test_set_is_not_repeated(results: dict[str, Any], whole: str, empty: str) -> None:
+def test_a_subset_that_is_the_whole_test_set_is_not_repeated(
+    results: dict[str, Any], whole: str, empty: str
+) -> None:
     for model in results["models"]:
         model["summary"][empty] = {}
         for run in model["runs"]:

@@ -1,4 +1,6 @@
-"""Attention during training: the maps of the validated weights, of examples that only the data choose."""
+"""Attention during training: the maps of the validated weights, of examples that only the data
+choose.
+"""
 
 from __future__ import annotations
 
@@ -29,16 +31,22 @@ ONE_VALIDATION += ["trainer.precision=bf16-mixed", "model.dropout=0.5"]
 
 
 def validation_examples(recipe: dialog.Recipe) -> list[Example]:
-    return list(examples(build_corpus(recipe).dialogues("validation"), build_rules(recipe), Counter()))
+    return list(
+        examples(build_corpus(recipe).dialogues("validation"), build_rules(recipe), Counter())
+    )
 
 
 @pytest.fixture(scope="module", params=["lstm", "transformer"])
 def recorded_run(
-    request: pytest.FixtureRequest, tiny: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    tiny: Callable[..., Any],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
     """A run in bf16-mixed with averaged weights, and the maps of its only validation."""
     folder = tmp_path_factory.mktemp("run") / request.param
-    train(tiny(request.param, *ONE_VALIDATION, "checkpoint.averaging={name: ema}"), folder, quiet=True)
+    train(
+        tiny(request.param, *ONE_VALIDATION, "checkpoint.averaging={name: ema}"), folder, quiet=True
+    )
     return folder
 
 
@@ -56,7 +64,9 @@ def test_maps_are_those_of_the_weights_that_were_validated(recorded_run: Path) -
             assert reading.keys() == expected.keys()
             for key in expected.keys() - {"maps", "turns", "response"}:
                 assert reading[key] == expected[key], key
-            assert [turn["speaker"] for turn in reading["turns"]] == [turn["speaker"] for turn in expected["turns"]]
+            assert [turn["speaker"] for turn in reading["turns"]] == [
+                turn["speaker"] for turn in expected["turns"]
+            ]
             for one, other in zip(reading["maps"], expected["maps"], strict=True):
                 assert one["name"] == other["name"]
                 np.testing.assert_allclose(one["weights"], other["weights"], atol=tolerance)
@@ -69,12 +79,16 @@ def test_curves_are_statistics_of_the_measured_rows(recorded_run: Path) -> None:
     encoding = Encoding(run.tokenizer, run.recipe.data.max_source)
     batches = encoding.batches([originals[row] for row in rows_to_measure(store)])
     expected = {
-        f"attention/{name}/{row['module']}" + (f".{row['head']}" if "attention" in row["module"] else ""): value
+        f"attention/{name}/{row['module']}"
+        + (f".{row['head']}" if "attention" in row["module"] else ""): value
         for row in statistics(run.model, batches, TokenKinds.of(run.tokenizer))["rows"]
         for name, value in row.items()
         if "coverage" in row and row["module"] != "uniform"
     }
-    lines = [json.loads(line) for line in (recorded_run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    lines = [
+        json.loads(line)
+        for line in (recorded_run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     (line,) = (line for line in lines if "validation/loss" in line)
     curves = {key: value for key, value in line.items() if key.startswith("attention/")}
     assert {key.split("/")[1] for key in curves} == {
@@ -86,10 +100,14 @@ def test_curves_are_statistics_of_the_measured_rows(recorded_run: Path) -> None:
 
 
 def test_tokenizer_and_model_do_not_change_the_drawn_examples(tiny: Callable[..., Any]) -> None:
-    recipes = [tiny("lstm", "data.max_source=20").recipe, tiny("transformer", "data.tokenizer.vocabulary=310").recipe]
+    recipes = [
+        tiny("lstm", "data.max_source=20").recipe,
+        tiny("transformer", "data.tokenizer.vocabulary=310").recipe,
+    ]
     stores = [Store(prepare_data(recipe), "validation") for recipe in recipes]
     assert not np.array_equal(stores[0].lengths, stores[1].lengths)
     assert rows_to_draw(stores[0]) == rows_to_draw(stores[1])
     assert rows_to_measure(stores[0]) == rows_to_measure(stores[1])
     drawn = stores[0].target_bytes(rows_to_draw(stores[0])) / 4
-    assert drawn > stores[0].target_bytes(range(len(stores[0]))) / len(stores[0])  # longer than the average
+    # longer than the average
+    assert drawn > stores[0].target_bytes(range(len(stores[0]))) / len(stores[0])

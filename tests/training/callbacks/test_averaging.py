@@ -38,11 +38,15 @@ class Watch(lightning.Callback):
     def on_train_start(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
         self.steps.append(weight(module))
 
-    def on_train_batch_end(self, trainer: lightning.Trainer, module: lightning.LightningModule, *_: object) -> None:
+    def on_train_batch_end(
+        self, trainer: lightning.Trainer, module: lightning.LightningModule, *_: object
+    ) -> None:
         if trainer.global_step == len(self.steps):
             self.steps.append(weight(module))
 
-    def on_validation_epoch_end(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
+    def on_validation_epoch_end(
+        self, trainer: lightning.Trainer, module: lightning.LightningModule
+    ) -> None:
         if trainer.global_step:
             self.validated.append((trainer.global_step, weight(module)))
 
@@ -52,7 +56,9 @@ def weight(module: lightning.LightningModule) -> Tensor:
 
 
 class Fitted:
-    """A network trained for some epochs of four batches, two per step, with a validation after each epoch."""
+    """A network trained for some epochs of four batches, two per step, with a validation after each
+    epoch.
+    """
 
     def __init__(
         self,
@@ -66,7 +72,9 @@ class Fitted:
     ) -> None:
         model = network(encoder="transformer", vocabulary=400).float()
         model.encoder.layers[0].feed_forward.requires_grad_(False)
-        self.module = dialog.DialogModule(model, padding=PAD, optimizer={"name": "adamw", "lr": 0.05})
+        self.module = dialog.DialogModule(
+            model, padding=PAD, optimizer={"name": "adamw", "lr": 0.05}
+        )
         self.watch = Watch()
         names = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
         settings: dict[str, Any] = dict.fromkeys(names, False)
@@ -121,7 +129,9 @@ def test_last_is_the_mean_of_the_last_validations(
     for step, value in fitted.watch.validated:
         torch.testing.assert_close(value, expected[step], rtol=1e-5, atol=1e-6)
     assert torch.equal(weight(fitted.module), steps[-1])
-    torch.testing.assert_close(fitted.saved(tmp_path)["state_dict"][NAME].double(), expected[6], rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(
+        fitted.saved(tmp_path)["state_dict"][NAME].double(), expected[6], rtol=1e-5, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("component", [EMA, LAST], ids=["ema", "last"])
@@ -135,12 +145,14 @@ def test_training_is_unaffected_and_resumes_exactly(
     assert all(map(torch.equal, resumed.watch.steps, straight.watch.steps[4:]))
     (tmp_path / "b").mkdir()
     same(straight.saved(tmp_path)["averaging"], resumed.saved(tmp_path / "b")["averaging"])
-    one, other = (SafeCheckpointIO().load_checkpoint(each / "a.ckpt") for each in (tmp_path, tmp_path / "b"))
+    one, other = (
+        SafeCheckpointIO().load_checkpoint(each / "a.ckpt") for each in (tmp_path, tmp_path / "b")
+    )
     same(one["state_dict"], other["state_dict"])
     same(one["optimizer_states"], other["optimizer_states"])
 
 
-def same(one: Any, other: Any) -> None:  # noqa: ANN401 - content of a checkpoint
+def same(one: Any, other: Any) -> None:
     """Assert bit-equality."""
     assert type(one) is type(other)
     if isinstance(one, dict):
@@ -161,13 +173,22 @@ def test_tied_weights_stay_tied_in_a_resumed_run(
     names = [f"model.{name}" for name in ("source_embedding.table.weight", "head.weight")]
     assert torch.equal(*(kept["state_dict"][name] for name in names))
     model = Fitted(network, prepared, EMA, epochs=2, checkpoint=tmp_path / "a.ckpt").module.model
-    assert model.head.weight is model.source_embedding.table.weight is model.target_embedding.table.weight
+    assert (
+        model.head.weight
+        is model.source_embedding.table.weight
+        is model.target_embedding.table.weight
+    )
 
 
-def test_average_moves_in_half_precision(network: Callable[..., Seq2Seq], prepared: Path, tmp_path: Path) -> None:
+def test_average_moves_in_half_precision(
+    network: Callable[..., Seq2Seq], prepared: Path, tmp_path: Path
+) -> None:
     """Updates too small for bfloat16 accumulate in float32, also in checkpoints."""
     fitted = Fitted(
-        network, prepared, {"name": "ema", "decay": 0.9999, "warmup": False}, options=[("precision", "bf16-true")]
+        network,
+        prepared,
+        {"name": "ema", "decay": 0.9999, "warmup": False},
+        options=[("precision", "bf16-true")],
     )
     average = fitted.saved(tmp_path)["state_dict"][NAME]
     assert average.dtype == torch.float32
@@ -179,16 +200,24 @@ def test_average_moves_in_half_precision(network: Callable[..., Seq2Seq], prepar
     assert 1e-4 * distance < moved < 1e-3 * distance
 
 
-def test_frozen_parameters_are_not_averaged(network: Callable[..., Seq2Seq], prepared: Path, tmp_path: Path) -> None:
+def test_frozen_parameters_are_not_averaged(
+    network: Callable[..., Seq2Seq], prepared: Path, tmp_path: Path
+) -> None:
     fitted = Fitted(network, prepared, EMA, epochs=1)
     assert not [
-        name for name in fitted.saved(tmp_path)["averaging"]["weights"] if "encoder.layers.0.feed_forward" in name
+        name
+        for name in fitted.saved(tmp_path)["averaging"]["weights"]
+        if "encoder.layers.0.feed_forward" in name
     ]
 
 
-def test_validation_without_training_uses_the_weights(network: Callable[..., Seq2Seq], prepared: Path) -> None:
+def test_validation_without_training_uses_the_weights(
+    network: Callable[..., Seq2Seq], prepared: Path
+) -> None:
     fitted = Fitted(network, prepared, EMA, epochs=1)
-    fitted.trainer.validate(fitted.module, dialog.DialogDataModule(prepared, batch_tokens=1200), verbose=False)
+    fitted.trainer.validate(
+        fitted.module, dialog.DialogDataModule(prepared, batch_tokens=1200), verbose=False
+    )
     assert torch.equal(fitted.watch.validated[-1][1], fitted.watch.steps[-1])
 
 
@@ -203,9 +232,14 @@ def test_run_keeps_the_best_average(tiny: Callable[..., Any], tmp_path: Path) ->
     run = dialog.load(folder)
     for name, value in run.model.state_dict().items():
         assert torch.equal(value, best["state_dict"][f"model.{name}"]), name
-    assert not torch.equal(run.model.head.weight, best["averaging"]["weights"]["model.source_embedding.table.weight"])
+    assert not torch.equal(
+        run.model.head.weight, best["averaging"]["weights"]["model.source_embedding.table.weight"]
+    )
     metrics = evaluate(run, "validation", quiet=True).metrics
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    lines = [
+        json.loads(line)
+        for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     lowest = min(line["validation/loss"] for line in lines if "validation/loss" in line)
     assert lowest == pytest.approx(metrics["nll_nats"] / metrics["tokens"], rel=1e-6)
 
@@ -218,13 +252,17 @@ def test_run_keeps_the_best_average(tiny: Callable[..., Any], tmp_path: Path) ->
         ("{name: mean}", "unknown average 'mean'"),
     ],
 )
-def test_invalid_arguments_are_rejected(tiny: Callable[..., Any], component: str, message: str) -> None:
+def test_invalid_arguments_are_rejected(
+    tiny: Callable[..., Any], component: str, message: str
+) -> None:
     recipe = tiny("transformer", f"checkpoint.averaging={component}").recipe
     with pytest.raises(UserError, match=rf"^checkpoint\.averaging: {message}"):
         build_trainer(recipe, Path(), [])
 
 
 def test_sharded_weights_are_not_averaged() -> None:
-    with pytest.raises(UserError, match=r"^checkpoint\.averaging needs all weights in each process"):
+    with pytest.raises(
+        UserError, match=r"^checkpoint\.averaging needs all weights in each process"
+    ):
         check_not_sharded(FSDPStrategy())
     assert isinstance(build_averaging(EMA)[0], Averaging)

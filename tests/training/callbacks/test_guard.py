@@ -1,4 +1,6 @@
-"""Training stops before an update that is not finite, names the examples, and keeps good weights."""
+"""Training stops before an update that is not finite, names the examples, and keeps good
+weights.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ AHEAD = pytest.mark.parametrize("ahead", [False, True], ids=["at once", "one ste
 
 
 class Poison(dialog.DialogModule):
-    """Loss or gradient is not finite at one micro-batch; records weights and optimizer before and after."""
+    """Loss or gradient is not finite at one micro-batch; records weights and optimizer before and
+    after.
+    """
 
     at = 3
     value = torch.nan
@@ -85,7 +89,9 @@ def test_stops_before_the_update(
 ) -> None:
     """Weights, moments and checkpoints are bit-identical to those of the previous step."""
     monkeypatch.setattr(guard, "runs_ahead", lambda values: ahead)
-    module, trainer = built(tiny, tmp_path, "trainer.val_check_interval=2", "checkpoint.every_n_steps=1")
+    module, trainer = built(
+        tiny, tmp_path, "trainer.val_check_interval=2", "checkpoint.every_n_steps=1"
+    )
     module.place, module.value = place, value
     with pytest.raises(RunError, match=r"^step 4: [^\n]*checkpoints are of good steps"):
         trainer.fit(module, data)
@@ -105,22 +111,32 @@ def test_stops_before_the_update(
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_examples_are_named(
-    tiny: Callable[..., Any], data: dialog.DialogDataModule, tmp_path: Path, family: str, accumulate: int
+    tiny: Callable[..., Any],
+    data: dialog.DialogDataModule,
+    tmp_path: Path,
+    family: str,
+    accumulate: int,
 ) -> None:
-    """Examples of all micro-batches whose logits are not finite, here by a token whose embedding is NaN."""
+    """Examples of all micro-batches whose logits are not finite, here by a token whose embedding is
+    NaN.
+    """
     settings = [f"trainer.accumulate_grad_batches={accumulate}", "trainer.val_check_interval=8"]
     module, trainer = built(tiny, tmp_path, *settings, family=family)
     data.trainer = trainer  # the batches of a step depend on it
     batches = list(itertools.islice(data.train_dataloader(), 8))
     counts = torch.stack(
-        [(torch.cat([batch.source, batch.target], 1).flatten()).bincount(minlength=400) for batch in batches]
+        [
+            (torch.cat([batch.source, batch.target], 1).flatten()).bincount(minlength=400)
+            for batch in batches
+        ]
     )
     late = (counts[:accumulate].sum(0) == 0) & (counts[accumulate:].sum(0) > 0)
     token = int(late.nonzero()[0])
     module.at = -1
     with torch.no_grad():
         module.model.source_embedding.table.weight[token] = torch.nan
-    module.model.head.weight = torch.nn.Parameter(torch.randn_like(module.model.head.weight))  # other logits are finite
+    # other logits are finite
+    module.model.head.weight = torch.nn.Parameter(torch.randn_like(module.model.head.weight))
     with pytest.raises(RunError) as raised:
         trainer.fit(module, data)
     first = int(counts[:, token].nonzero()[0])
@@ -167,7 +183,12 @@ def test_infinite_validation_is_never_the_best(
     with pytest.raises(DivergedError, match=r"^step 3: the validation loss is inf"):
         trainer.fit(module, data)
     for name in ("best", "last"):
-        assert SafeCheckpointIO().load_checkpoint(tmp_path / "checkpoints" / f"{name}.ckpt")["global_step"] < 3
+        assert (
+            SafeCheckpointIO().load_checkpoint(tmp_path / "checkpoints" / f"{name}.ckpt")[
+                "global_step"
+            ]
+            < 3
+        )
 
 
 @AHEAD
@@ -197,21 +218,33 @@ class Overflow(lightning.Callback):
     def __init__(self, steps: set[int]) -> None:
         self.steps = steps
 
-    def on_after_backward(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
+    def on_after_backward(
+        self, trainer: lightning.Trainer, module: lightning.LightningModule
+    ) -> None:
         if trainer.global_step in self.steps:
             next(module.parameters()).grad.fill_(torch.inf)
 
 
-def test_guard_works_in_any_trainer(tiny: Callable[..., Any], data: dialog.DialogDataModule) -> None:
+def test_guard_works_in_any_trainer(
+    tiny: Callable[..., Any], data: dialog.DialogDataModule
+) -> None:
     module = Poison(dialog.build_model(tiny("transformer").recipe.model, 400), padding=0)
-    options: dict[str, Any] = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
-    trainer = lightning.Trainer(accelerator="cpu", devices=1, max_steps=9, enable_model_summary=False, **options)
+    options: dict[str, Any] = {
+        "logger": False,
+        "enable_checkpointing": False,
+        "enable_progress_bar": False,
+    }
+    trainer = lightning.Trainer(
+        accelerator="cpu", devices=1, max_steps=9, enable_model_summary=False, **options
+    )
     with pytest.raises(RunError, match=r"^step 4: loss nan"):
         trainer.fit(module, data)
     assert sum(isinstance(each, Guard) for each in trainer.callbacks) == 1
 
 
-def test_anomaly_detection_is_torchs(tiny: Callable[..., Any], data: dialog.DialogDataModule, tmp_path: Path) -> None:
+def test_anomaly_detection_is_torchs(
+    tiny: Callable[..., Any], data: dialog.DialogDataModule, tmp_path: Path
+) -> None:
     module, trainer = built(tiny, tmp_path, "trainer.detect_anomaly=true")
     module.place = "backward"
     with (

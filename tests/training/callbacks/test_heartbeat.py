@@ -33,7 +33,9 @@ dialog.cli.main()
 
 @pytest.mark.parametrize(("kind", "code"), [("LostProcessError", 1), ("RunError", -6)])
 def test_a_broken_collective_cannot_abort_the_end(kind: str, code: int) -> None:
-    ended = subprocess.run([sys.executable, "-c", PROGRAM.replace("KIND", kind)], capture_output=True, text=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM.replace("KIND", kind)], capture_output=True, text=True
+    )
     assert (ended.returncode, ended.stderr.splitlines()[0]) == (code, "dialog: process 1 is gone")
 
 

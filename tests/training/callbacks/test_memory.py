@@ -1,4 +1,6 @@
-"""Preflight runs the heaviest batches and changes nothing; an out-of-memory error names the batch."""
+"""Preflight runs the heaviest batches and changes nothing; an out-of-memory error names the
+batch.
+"""
 
 from __future__ import annotations
 
@@ -47,13 +49,21 @@ main()
 
 
 def steps(*overrides: str) -> list[str]:
-    return ["trainer.max_steps=4", "trainer.val_check_interval=2", "trainer.log_every_n_steps=1", *overrides]
+    return [
+        "trainer.max_steps=4",
+        "trainer.val_check_interval=2",
+        "trainer.log_every_n_steps=1",
+        *overrides,
+    ]
 
 
 def record(folder: Path) -> list[dict[str, Any]]:
     """Return the logged values, without times."""
     lines = map(json.loads, (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
-    return [{key: line[key] for key in line if key not in ("time", "train/tokens_per_second")} for line in lines]
+    return [
+        {key: line[key] for key in line if key not in ("time", "train/tokens_per_second")}
+        for line in lines
+    ]
 
 
 # ------------------------------------------------------------------ the heaviest batches
@@ -69,7 +79,9 @@ PAIRS = [(1, 1), (1, 1), (1, 2), (1, 2), (1, 2), (1, 3), (2, 1), (8, 1), (8, 4)]
     st.integers(60, 600),
     st.integers(1, 3),
 )
-def test_plan_returns_its_heaviest_batches(pairs: list[tuple[int, int]], budget: int, world: int) -> None:
+def test_plan_returns_its_heaviest_batches(
+    pairs: list[tuple[int, int]], budget: int, world: int
+) -> None:
     sources, targets = torch.tensor(pairs).T.numpy()
     rounded = by_length(sources, targets)
     exact: dict[int, tuple[int, int]] = {}
@@ -84,7 +96,9 @@ def test_plan_returns_its_heaviest_batches(pairs: list[tuple[int, int]], budget:
         except UserError:
             return
         batches = [[exact[row] for row in rows.tolist()] for rows in plan.batches()]
-        costs = [len(rows) * (max(s for s, _ in rows) + max(t for _, t in rows)) for rows in batches]
+        costs = [
+            len(rows) * (max(s for s, _ in rows) + max(t for _, t in rows)) for rows in batches
+        ]
         targets = [sum(target for _, target in rows) for rows in batches]
         most_tokens, most_target_tokens, relative_cost = plan.heaviest()
         assert targets[most_target_tokens] == max(targets)
@@ -96,13 +110,16 @@ def test_plan_returns_its_heaviest_batches(pairs: list[tuple[int, int]], budget:
 
 
 @pytest.mark.parametrize("family", ["lstm", "transformer"])
-def test_training_is_the_same_without_preflight(family: str, tiny: Callable[..., Composed], tmp_path: Path) -> None:
+def test_training_is_the_same_without_preflight(
+    family: str, tiny: Callable[..., Composed], tmp_path: Path
+) -> None:
     own = steps("model.dropout=0.3", "trainer.accumulate_grad_batches=2", "data.batch_tokens=300")
     for preflight in ("true", "false"):
         train(tiny(family, *own, f"preflight={preflight}"), tmp_path / preflight, quiet=True)
     assert record(tmp_path / "true") == record(tmp_path / "false")
     found, expected = (
-        torch.load(tmp_path / each / "checkpoints" / "last.ckpt", weights_only=True) for each in ("true", "false")
+        torch.load(tmp_path / each / "checkpoints" / "last.ckpt", weights_only=True)
+        for each in ("true", "false")
     )
     torch.testing.assert_close(found["state_dict"], expected["state_dict"], rtol=0, atol=0)
     for each in ("optimizer_states", "lr_schedulers", "loops"):
@@ -123,19 +140,26 @@ def test_gradients_counts_and_random_numbers_are_restored(tiny: Callable[..., Co
         module.target_tokens += 7
     assert torch.equal(torch.rand(3), expected)
     assert module.target_tokens == 0
-    assert all(parameter.grad is each for parameter, each in zip(module.parameters(), held, strict=True))
+    assert all(
+        parameter.grad is each for parameter, each in zip(module.parameters(), held, strict=True)
+    )
     assert "log" not in vars(module)
 
 
 def test_heaviest_batch_is_run_and_logged(
-    tiny: Callable[..., Composed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tiny: Callable[..., Composed],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     run: list[Batch] = []
     monkeypatch.setattr(Memory, "_run", lambda self, trainer, module, batch: run.append(batch))
     with caplog.at_level(logging.INFO, logger="dialog"):
         train(tiny("transformer", *steps()), tmp_path / "run", quiet=True)
     (line,) = [each.getMessage() for each in caplog.records if "preflight" in each.getMessage()]
-    loader = BatchLoader(Store(prepare_data(tiny("lstm").recipe), "train"), batch_tokens=1200, seed=1, shuffle=True)
+    loader = BatchLoader(
+        Store(prepare_data(tiny("lstm").recipe), "train"), batch_tokens=1200, seed=1, shuffle=True
+    )
     sizes = [each.source.numel() + each.target[:, 1:].numel() for each in loader]
     size = run[0].source.numel() + run[0].target[:, 1:].numel()
     assert size >= 0.9 * max(sizes)  # the plan rounds lengths
@@ -162,19 +186,29 @@ def test_out_of_memory_in_a_later_step_names_its_batch(
     build = build_trainer
 
     def build_failing(
-        recipe: Recipe, folder: Path, loggers: list[Logger], callbacks: Sequence[Callback], *rest: object
+        recipe: Recipe,
+        folder: Path,
+        loggers: list[Logger],
+        callbacks: Sequence[Callback],
+        *rest: object,
     ) -> Trainer:
         return build(recipe, folder, loggers, [*callbacks, OutOfMemory()], *rest)
 
     monkeypatch.setattr("dialog.runs.train.build_trainer", build_failing)
     composed = tiny("transformer", *steps("data.batch_tokens=300"))
-    with pytest.raises(UserError, match=r"^out of memory with \d+ x \(\d+ \+ \d+\) tokens of train, ") as caught:
+    with pytest.raises(
+        UserError, match=r"^out of memory with \d+ x \(\d+ \+ \d+\) tokens of train, "
+    ) as caught:
         train(composed, tmp_path / "run", quiet=True)
     ids = str(caught.value).partition("the longest being ")[2].partition(";")[0].split(", ")
     dialogues = {dialogue.id for dialogue in build_corpus(composed.recipe).dialogues("train")}
     assert 1 <= len(ids) <= 3
     assert {each.rpartition("#")[0] for each in ids} <= dialogues
-    for key in ("data.batch_tokens (300)", "activation_checkpointing=true", "accumulate_grad_batches (1)"):
+    for key in (
+        "data.batch_tokens (300)",
+        "activation_checkpointing=true",
+        "accumulate_grad_batches (1)",
+    ):
         assert key in str(caught.value)
 
 
@@ -191,7 +225,9 @@ def test_example_ids_are_those_of_the_rows(tiny: Callable[..., Composed]) -> Non
             assert turns[dialogue][int(response)].text.strip() == text.strip()
 
 
-@pytest.mark.parametrize("error", [RuntimeError("mat1 and mat2 shapes cannot be multiplied"), ValueError("no")])
+@pytest.mark.parametrize(
+    "error", [RuntimeError("mat1 and mat2 shapes cannot be multiplied"), ValueError("no")]
+)
 def test_other_errors_are_raised_unchanged(error: Exception) -> None:
     memory = Memory()
     with pytest.raises(type(error)) as caught, memory.explained(lambda split, rows: {}, remedy=""):
@@ -210,9 +246,23 @@ def limited(tmp_path: Path) -> Path:
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux to limit memory")
 def test_process_out_of_memory_prints_one_line(limited: Path, tmp_path: Path) -> None:
     sizes = [f"model.{side}.feed_forward_size=4096" for side in ("encoder", "decoder")]
-    own = ["data.corpus.size=200", "data.tokenizer.vocabulary=400", "data.batch_tokens=40000", "trainer.max_steps=1"]
+    own = [
+        "data.corpus.size=200",
+        "data.tokenizer.vocabulary=400",
+        "data.batch_tokens=40000",
+        "trainer.max_steps=1",
+    ]
     done = subprocess.run(
-        [sys.executable, limited, "train", "quickstart/transformer", *sizes, *own, "--output", str(tmp_path / "run")],
+        [
+            sys.executable,
+            limited,
+            "train",
+            "quickstart/transformer",
+            *sizes,
+            *own,
+            "--output",
+            str(tmp_path / "run"),
+        ],
         capture_output=True,
         text=True,
         timeout=300,

@@ -20,12 +20,19 @@ from dialog.training.loggers import RecordLogger
 def test_throughput_is_that_of_all_micro_batches(
     tiny: Callable[..., Any], prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=itertools.count().__next__))  # 1 s between logs
-    overrides = ["trainer.accumulate_grad_batches=3", "trainer.log_every_n_steps=2", "trainer.val_check_interval=9999"]
+    # 1 s between logs
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=itertools.count().__next__))
+    overrides = [
+        "trainer.accumulate_grad_batches=3",
+        "trainer.log_every_n_steps=2",
+        "trainer.val_check_interval=9999",
+    ]
     recipe = tiny("transformer", *overrides, "trainer.max_steps=6").recipe
     trainer = build_trainer(recipe, tmp_path, [RecordLogger(tmp_path)])
     trainer.fit(build_module(recipe, 400), dialog.DialogDataModule(prepared, batch_tokens=1200))
     lines = map(json.loads, (tmp_path / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
     logged = [line for line in lines if "train/tokens" in line]
     tokens = [0.0, *(line["train/tokens"] for line in logged)]
-    assert [line["train/tokens_per_second"] for line in logged] == [b - a for a, b in itertools.pairwise(tokens)]
+    assert [line["train/tokens_per_second"] for line in logged] == [
+        b - a for a, b in itertools.pairwise(tokens)
+    ]

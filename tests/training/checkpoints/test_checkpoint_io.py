@@ -22,7 +22,15 @@ import torch
 
 from dialog.errors import UserError
 from dialog.training.checkpoints import checkpoint_io
-from dialog.training.checkpoints.checkpoint_io import BEST, FORMAT, LAST, MANIFEST, PREVIOUS, SafeCheckpointIO, clean_up
+from dialog.training.checkpoints.checkpoint_io import (
+    BEST,
+    FORMAT,
+    LAST,
+    MANIFEST,
+    PREVIOUS,
+    SafeCheckpointIO,
+    clean_up,
+)
 from dialog.version import __version__
 
 CALLS = ("fsync", "link", "replace")
@@ -61,7 +69,7 @@ def at_call(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], obje
         calls = count(1)
 
         def wrapped(call: Callable[..., Any]) -> Callable[..., Any]:
-            def instead(*arguments: Any) -> Any:  # noqa: ANN401 - the call's
+            def instead(*arguments: Any) -> Any:
                 if next(calls) == number:
                     action()
                 return call(*arguments)
@@ -153,10 +161,14 @@ def throw(error: Exception) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO])
-def test_error_at_any_call_leaves_the_old_or_the_new(two: Path, at_call: Callable[..., None], number: int) -> None:
+def test_error_at_any_call_leaves_the_old_or_the_new(
+    two: Path, at_call: Callable[..., None], number: int
+) -> None:
     for call in range(1, 12):
         at_call(call, lambda: throw(OSError(number, os.strerror(number))))
-        with pytest.raises(UserError, match=rf"^{two}/{LAST}: cannot be saved \(.*{os.strerror(number)}") as raised:
+        with pytest.raises(
+            UserError, match=rf"^{two}/{LAST}: cannot be saved \(.*{os.strerror(number)}"
+        ) as raised:
             save(two, 3)
         assert "\n" not in str(raised.value)
         assert temporaries(two) == []
@@ -165,8 +177,12 @@ def test_error_at_any_call_leaves_the_old_or_the_new(two: Path, at_call: Callabl
     assert (load(two), load(two, PREVIOUS)) == (4, 3)
 
 
-@pytest.mark.parametrize("error", [RuntimeError("unexpected pos 64 vs 0"), OSError(errno.ENOSPC, "No space left")])
-def test_interrupted_write_leaves_the_old(two: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+@pytest.mark.parametrize(
+    "error", [RuntimeError("unexpected pos 64 vs 0"), OSError(errno.ENOSPC, "No space left")]
+)
+def test_interrupted_write_leaves_the_old(
+    two: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     def half(content: object, file: BinaryIO) -> None:
         file.write(b"PK\x03\x04")
         raise error
@@ -180,21 +196,29 @@ def test_interrupted_write_leaves_the_old(two: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("name", [LAST, BEST])
 @pytest.mark.parametrize("present", [LAST, PREVIOUS, BEST, None])
-def test_full_disk_names_its_cause_and_what_is_intact(tmp_path: Path, name: str, present: str | None) -> None:
+def test_full_disk_names_its_cause_and_what_is_intact(
+    tmp_path: Path, name: str, present: str | None
+) -> None:
     """The file is larger than the largest that the process may write, as on a full disk."""
     if present:
         save(tmp_path, 1, present)
     size, soft = 10_000, resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, soft[1]))
     try:
-        with pytest.raises(UserError, match=rf"{name}: cannot be saved \({os.strerror(errno.EFBIG)}\)") as raised:
+        with pytest.raises(
+            UserError, match=rf"{name}: cannot be saved \({os.strerror(errno.EFBIG)}\)"
+        ) as raised:
             save(tmp_path, 2, name, size=size)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, soft)
-    assert ("intact" in str(raised.value)) == (present == name or (present, name) == (PREVIOUS, LAST))
+    assert ("intact" in str(raised.value)) == (
+        present == name or (present, name) == (PREVIOUS, LAST)
+    )
 
 
-def test_files_are_synced_before_they_are_renamed(two: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_synced_before_they_are_renamed(
+    two: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The folder is synced afterwards."""
     calls: list[tuple[str, str]] = []
     fsync, replace = os.fsync, os.replace
@@ -222,7 +246,9 @@ def test_files_are_synced_before_they_are_renamed(two: Path, monkeypatch: pytest
 
 def flipped(content: bytes, chance: random.Random) -> bytes:
     place = chance.randrange(len(content))
-    return content[:place] + bytes([content[place] ^ 1 << chance.randrange(8)]) + content[place + 1 :]
+    return (
+        content[:place] + bytes([content[place] ^ 1 << chance.randrange(8)]) + content[place + 1 :]
+    )
 
 
 def truncated(content: bytes, chance: random.Random) -> bytes:
@@ -231,11 +257,17 @@ def truncated(content: bytes, chance: random.Random) -> bytes:
 
 @pytest.mark.parametrize(("damage", "times"), [(flipped, 100), (truncated, 30)])
 def test_damaged_file_is_rejected(
-    two: Path, damage: Callable[[bytes, random.Random], bytes], times: int, caplog: pytest.LogCaptureFixture
+    two: Path,
+    damage: Callable[[bytes, random.Random], bytes],
+    times: int,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """In place of a damaged last.ckpt the previous one is read, with a warning."""
     save(two, 7, BEST)
-    contents, chance = {name: (two / name).read_bytes() for name in (BEST, LAST, PREVIOUS)}, random.Random(0)
+    contents, chance = (
+        {name: (two / name).read_bytes() for name in (BEST, LAST, PREVIOUS)},
+        random.Random(0),
+    )
     for _ in range(times):
         (two / BEST).write_bytes(damage(contents[BEST], chance))
         with pytest.raises(UserError, match=rf"^{two}/{BEST}: damaged"):
@@ -255,7 +287,9 @@ def test_damaged_file_is_rejected(
     assert load(two) == 2
 
 
-def test_damaged_file_stays_damaged_after_clean_up(two: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_damaged_file_stays_damaged_after_clean_up(
+    two: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     content = (two / LAST).read_bytes()
     (two / LAST).write_bytes(content[: len(content) // 2])
     clean_up(two)
@@ -266,7 +300,9 @@ def test_damaged_file_stays_damaged_after_clean_up(two: Path, caplog: pytest.Log
 
 
 def test_damaged_manifest(two: Path) -> None:
-    """A wrong hash counts as a damaged checkpoint; an unreadable manifest is replaced by the files' own checksums."""
+    """A wrong hash counts as a damaged checkpoint; an unreadable manifest is replaced by the files'
+    own checksums.
+    """
     text = (two / MANIFEST).read_text(encoding="utf-8")
     hashes = json.loads(text)
     (two / MANIFEST).write_text(json.dumps({**hashes, LAST: hashes[LAST][::-1]}), encoding="utf-8")
@@ -288,7 +324,8 @@ def test_newer_format_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         patch.setattr(checkpoint_io, "__version__", "7.0.0")
         save(tmp_path, 1)
     with pytest.raises(
-        UserError, match=rf"last\.ckpt: has format 2, written by dialog 7\.0\.0.*{__version__}.*up to 1"
+        UserError,
+        match=rf"last\.ckpt: has format 2, written by dialog 7\.0\.0.*{__version__}.*up to 1",
     ):
         load(tmp_path)
 

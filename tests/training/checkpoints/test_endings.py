@@ -39,8 +39,12 @@ class Scripted(dialog.DialogModule):
             self.split_metrics.update(nll=nll, correct=correct, tokens=1, bytes=1)
 
 
-def run(tiny: Tiny, data: Path, folder: Path, script: list[tuple[float, float]], *overrides: str) -> dict[str, int]:
-    """Train with a scripted validation after each step; return the steps of the best and the last checkpoint."""
+def run(
+    tiny: Tiny, data: Path, folder: Path, script: list[tuple[float, float]], *overrides: str
+) -> dict[str, int]:
+    """Train with a scripted validation after each step; return the steps of the best and the last
+    checkpoint.
+    """
     every = ["trainer.val_check_interval=1", f"trainer.max_steps={len(script)}"]
     recipe = tiny("transformer", *every, *overrides).recipe
     module = Scripted(build_model(recipe.model, 400), padding=PAD)
@@ -50,7 +54,9 @@ def run(tiny: Tiny, data: Path, folder: Path, script: list[tuple[float, float]],
 
 
 def steps(folder: Path, name: str) -> int:
-    return int(SafeCheckpointIO().load_checkpoint(folder / "checkpoints" / f"{name}.ckpt")["global_step"])
+    return int(
+        SafeCheckpointIO().load_checkpoint(folder / "checkpoints" / f"{name}.ckpt")["global_step"]
+    )
 
 
 # ------------------------------------------------------------------ the best
@@ -60,7 +66,9 @@ def test_every_validation_metric_has_a_direction(tiny: Tiny, prepared: Path) -> 
     recipe = tiny("transformer").recipe
     module = build_module(recipe, 400)
     trainer = build_trainer(recipe, Path(), [])
-    metrics = trainer.validate(module, dialog.DialogDataModule(prepared, batch_tokens=1200), verbose=False)[0]
+    metrics = trainer.validate(
+        module, dialog.DialogDataModule(prepared, batch_tokens=1200), verbose=False
+    )[0]
     assert {name for name in metrics if name.startswith("validation/")} == MONITORS.keys()
 
 
@@ -80,7 +88,10 @@ def test_best_and_patience_follow_the_monitored_metric(
 def test_unknown_monitor_is_rejected_before_training(tiny: Tiny, tmp_path: Path) -> None:
     with pytest.raises(UserError) as raised:
         train(tiny("lstm", "checkpoint.monitor=val_loss"), tmp_path / "run", quiet=True)
-    assert str(raised.value) == f"checkpoint.monitor: no validation logs 'val_loss'; choose from {', '.join(MONITORS)}"
+    assert (
+        str(raised.value)
+        == f"checkpoint.monitor: no validation logs 'val_loss'; choose from {', '.join(MONITORS)}"
+    )
     assert not (tmp_path / "run").exists()
     assert {monitor_named(name).mode for name in MONITORS} == {"min", "max"}
 
@@ -89,7 +100,12 @@ def test_unknown_monitor_is_rejected_before_training(tiny: Tiny, tmp_path: Path)
 
 
 @settings(max_examples=40)
-@given(days=st.integers(0, 20), hours=st.integers(0, 23), minutes=st.integers(0, 59), seconds=st.integers(1, 59))
+@given(
+    days=st.integers(0, 20),
+    hours=st.integers(0, 23),
+    minutes=st.integers(0, 59),
+    seconds=st.integers(1, 59),
+)
 def test_every_format_of_max_time(
     tmp_path_factory: pytest.TempPathFactory, days: int, hours: int, minutes: int, seconds: int
 ) -> None:
@@ -118,14 +134,21 @@ def test_every_format_of_max_time(
 def test_invalid_max_time_is_rejected(tiny: Tiny, max_time: str) -> None:
     recipe = tiny("lstm", f"trainer.max_time={max_time}").recipe
     with pytest.raises(
-        UserError, match=r"^trainer: max_time must be DD:HH:MM:SS, such as 00:08:30:00, or {hours: 8.5}"
+        UserError,
+        match=r"^trainer: max_time must be DD:HH:MM:SS, such as 00:08:30:00, or {hours: 8.5}",
     ):
         build_trainer(recipe, Path(), [])
 
 
 @pytest.mark.parametrize("epochs", ["null", "3"], ids=["across epochs", "in a later epoch"])
-def test_run_ended_by_the_clock_is_validated_and_complete(tiny: Tiny, tmp_path: Path, epochs: str) -> None:
-    overrides = ["trainer.max_steps=-1", "trainer.max_time={seconds: 0.05}", "trainer.accumulate_grad_batches=2"]
+def test_run_ended_by_the_clock_is_validated_and_complete(
+    tiny: Tiny, tmp_path: Path, epochs: str
+) -> None:
+    overrides = [
+        "trainer.max_steps=-1",
+        "trainer.max_time={seconds: 0.05}",
+        "trainer.accumulate_grad_batches=2",
+    ]
     intervals = [
         f"trainer.check_val_every_n_epoch={epochs}",
         f"trainer.val_check_interval={'9999' if epochs == 'null' else 1.0}",
@@ -139,9 +162,17 @@ def test_run_ended_by_the_clock_is_validated_and_complete(tiny: Tiny, tmp_path: 
 # ------------------------------------------------------------------ validations
 
 
-def test_validation_every_n_batches_counts_across_epochs(tiny: Tiny, prepared: Path, tmp_path: Path) -> None:
-    overrides = ["trainer.check_val_every_n_epoch=null", "trainer.limit_train_batches=3", "trainer.log_every_n_steps=1"]
-    recipe = tiny("transformer", "trainer.val_check_interval=2", "trainer.max_steps=8", *overrides).recipe
+def test_validation_every_n_batches_counts_across_epochs(
+    tiny: Tiny, prepared: Path, tmp_path: Path
+) -> None:
+    overrides = [
+        "trainer.check_val_every_n_epoch=null",
+        "trainer.limit_train_batches=3",
+        "trainer.log_every_n_steps=1",
+    ]
+    recipe = tiny(
+        "transformer", "trainer.val_check_interval=2", "trainer.max_steps=8", *overrides
+    ).recipe
     tmp_path.joinpath("run").mkdir()
     trainer = build_trainer(recipe, tmp_path / "run", [RecordLogger(tmp_path / "run")])
     trainer.fit(build_module(recipe, 400), dialog.DialogDataModule(prepared, batch_tokens=1200))
@@ -154,20 +185,29 @@ def test_validation_every_n_batches_counts_across_epochs(tiny: Tiny, prepared: P
 
 END = {
     "steps": (6, ["trainer.max_steps=6"]),
-    "epochs": (3, ["trainer.max_epochs=1", "trainer.max_steps=-1", "trainer.limit_train_batches=6"]),
+    "epochs": (
+        3,
+        ["trainer.max_epochs=1", "trainer.max_steps=-1", "trainer.limit_train_batches=6"],
+    ),
     "clock": (1, ["trainer.max_time={seconds: 1e-6}", "trainer.max_steps=-1"]),
 }
 
 
 @pytest.mark.parametrize("end", END)
-def test_the_last_row_has_the_figures_of_its_own_step(tiny: Tiny, prepared: Path, tmp_path: Path, end: str) -> None:
+def test_the_last_row_has_the_figures_of_its_own_step(
+    tiny: Tiny, prepared: Path, tmp_path: Path, end: str
+) -> None:
     """Also between two logging steps, whatever ends training."""
     steps, limits = END[end]
     rows = []
     for every in (1, 2 if end == "epochs" else 4):
         folder = tmp_path / str(every)
         folder.mkdir()
-        overrides = [f"trainer.log_every_n_steps={every}", "trainer.accumulate_grad_batches=2", *limits]
+        overrides = [
+            f"trainer.log_every_n_steps={every}",
+            "trainer.accumulate_grad_batches=2",
+            *limits,
+        ]
         recipe = tiny("transformer", *overrides, "trainer.val_check_interval=9999").recipe
         trainer = build_trainer(recipe, folder, [RecordLogger(folder)])
         trainer.fit(build_module(recipe, 400), dialog.DialogDataModule(prepared, batch_tokens=1200))
@@ -187,7 +227,10 @@ CLOCKS = ("time", "train/tokens_per_second")
 def record(folder: Path) -> list[dict[str, Any]]:
     """Return the logged values, without times."""
     lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return [{key: value for key, value in json.loads(line).items() if key not in CLOCKS} for line in lines]
+    return [
+        {key: value for key, value in json.loads(line).items() if key not in CLOCKS}
+        for line in lines
+    ]
 
 
 @pytest.fixture
@@ -198,15 +241,29 @@ def algorithms() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("family", ["lstm", "transformer"])
-def test_same_recipe_gives_the_same_numbers(tiny: Tiny, tmp_path: Path, family: str, algorithms: None) -> None:
-    overrides = ["trainer.deterministic=true", "trainer.max_steps=6", "trainer.val_check_interval=3"]
-    overrides += ["trainer.log_every_n_steps=1", "model.dropout=0.3", "model.objectives=[{name: denoising}]"]
-    folders = [train(tiny(family, *overrides), tmp_path / name, quiet=True).folder for name in ("a", "b")]
+def test_same_recipe_gives_the_same_numbers(
+    tiny: Tiny, tmp_path: Path, family: str, algorithms: None
+) -> None:
+    overrides = [
+        "trainer.deterministic=true",
+        "trainer.max_steps=6",
+        "trainer.val_check_interval=3",
+    ]
+    overrides += [
+        "trainer.log_every_n_steps=1",
+        "model.dropout=0.3",
+        "model.objectives=[{name: denoising}]",
+    ]
+    folders = [
+        train(tiny(family, *overrides), tmp_path / name, quiet=True).folder for name in ("a", "b")
+    ]
     assert torch.are_deterministic_algorithms_enabled()
     first, second = map(record, folders)
     assert first == second
     assert len([line for line in first if "train/loss" in line]) == 6
     weights = [dialog.load(folder).model.state_dict() for folder in folders]
     assert all(torch.equal(value, weights[1][name]) for name, value in weights[0].items())
-    other = train(tiny(family, *overrides, "seed=2", "trainer.max_steps=1"), tmp_path / "c", quiet=True).folder
+    other = train(
+        tiny(family, *overrides, "seed=2", "trainer.max_steps=1"), tmp_path / "c", quiet=True
+    ).folder
     assert record(other)[0]["train/loss"] != first[0]["train/loss"]

@@ -34,7 +34,9 @@ def build(tiny: Tiny, vocabulary: int, *overrides: str, family: str = "transform
     return build_model(tiny(family, *overrides).recipe.model, vocabulary)
 
 
-def loaded(tiny: Tiny, folder: Path, *overrides: str, tokenizer: Tokenizer | None = None) -> tuple[Seq2Seq, Any]:
+def loaded(
+    tiny: Tiny, folder: Path, *overrides: str, tokenizer: Tokenizer | None = None
+) -> tuple[Seq2Seq, Any]:
     """Return a network with a run's weights, and the report."""
     tokenizer = tokenizer or Tokenizer.load(folder / "tokenizer.json")
     model = build(tiny, len(tokenizer), *overrides)
@@ -46,7 +48,9 @@ def loaded(tiny: Tiny, folder: Path, *overrides: str, tokenizer: Tokenizer | Non
 def source(trained: Callable[[str], Path], tmp_path: Path) -> Path:
     """A copy of a run folder whose recipe would import code."""
     folder = Path(shutil.copytree(trained("transformer"), tmp_path / "source"))
-    (folder / "recipe.yaml").write_text("model: {encoder: {name: evil.Encoder}}\n", encoding="utf-8")
+    (folder / "recipe.yaml").write_text(
+        "model: {encoder: {name: evil.Encoder}}\n", encoding="utf-8"
+    )
     return folder
 
 
@@ -58,7 +62,11 @@ def test_all_weights_of_the_same_architecture_are_loaded(tiny: Tiny, source: Pat
     for name, value in load_file(source / "model.safetensors").items():
         assert torch.equal(model.state_dict()[name], value), name
     assert (report["missing"], report["unlike"], report["unused"]) == ([], {}, [])
-    assert model.head.weight is model.source_embedding.table.weight is model.target_embedding.table.weight
+    assert (
+        model.head.weight
+        is model.source_embedding.table.weight
+        is model.target_embedding.table.weight
+    )
 
 
 def test_untied_network_loads_tied_weights(tiny: Tiny, source: Path) -> None:
@@ -82,7 +90,10 @@ def test_other_shapes_are_reported_and_keep_their_values(
     assert report["missing"]
     assert all(name.startswith("encoder.layers.") for name in report["missing"])
     assert report["unlike"]
-    assert all("feed_forward" in name and each["here"] != each["there"] for name, each in report["unlike"].items())
+    assert all(
+        "feed_forward" in name and each["here"] != each["there"]
+        for name, each in report["unlike"].items()
+    )
     (line,) = [record.getMessage() for record in caplog.records]
     left = [*report["missing"], *report["unlike"]]
     assert f"{len(report['taken'])} of {len(report['taken']) + len(left)} parameters" in line
@@ -105,7 +116,9 @@ def test_tokens_are_matched_by_their_text(tiny: Tiny, source: Path) -> None:
         expected = plain.source_embedding.table.weight[token] if match is None else old[match]
         assert torch.equal(rows[token], expected), other.label(token)
     assert len(SPECIAL_TOKENS) < report["tokens"] == matched < len(other)
-    assert torch.equal(model.encoder.get_parameter("layers.0.self_attention.query.weight"), table[QUERY])
+    assert torch.equal(
+        model.encoder.get_parameter("layers.0.self_attention.query.weight"), table[QUERY]
+    )
 
 
 QUERY = "encoder.layers.0.self_attention.query.weight"
@@ -142,7 +155,8 @@ def test_frozen_modules_get_no_gradient(tiny: Tiny, family: str) -> None:
 def test_unknown_module_cannot_be_frozen() -> None:
     network = nn.ModuleDict({"encoder": nn.Linear(2, 2), "head": nn.Linear(2, 2)})
     with pytest.raises(
-        UserError, match=r"^frozen: the network has no module 'enc'; use one of encoder, head, or inside"
+        UserError,
+        match=r"^frozen: the network has no module 'enc'; use one of encoder, head, or inside",
     ):
         freeze(network, ["enc"])
 
@@ -155,8 +169,14 @@ def test_embeddings_are_scaled_vectors(tiny: Tiny, source: Path, tmp_path: Path)
     words = [tokenizer.label(token).strip("▁") for token in range(300, 320)]
     path = tmp_path / "v.txt"
     torch.manual_seed(1)
-    values = {word.upper() if word == "" else word: 5 * torch.randn(24) + 1 for word in dict.fromkeys(words)}
-    path.write_text("".join(f"{w} {' '.join(map(str, v.tolist()))}\n" for w, v in values.items()), encoding="utf-8")
+    values = {
+        word.upper() if word == "" else word: 5 * torch.randn(24) + 1
+        for word in dict.fromkeys(words)
+    }
+    path.write_text(
+        "".join(f"{w} {' '.join(map(str, v.tolist()))}\n" for w, v in values.items()),
+        encoding="utf-8",
+    )
     model, plain = build(tiny, 400), build(tiny, 400)
     report = load_vectors(model, tokenizer, path)
     assert len(words) <= report["tokens"] < 400
@@ -196,7 +216,10 @@ def test_run_does_not_need_its_source_run(tiny: Tiny, source: Path, tmp_path: Pa
 
 def test_run_does_not_need_its_vectors(tiny: Tiny, tmp_path: Path) -> None:
     path = tmp_path / "v.txt"
-    path.write_text("".join(f"{word} {' '.join(['0.5'] * 24)}\n" for word in ("the", "a", "is")), encoding="utf-8")
+    path.write_text(
+        "".join(f"{word} {' '.join(['0.5'] * 24)}\n" for word in ("the", "a", "is")),
+        encoding="utf-8",
+    )
     recipe = tiny("lstm", f"model.vectors={path}", "model.frozen=[source_embedding]", *SHORT)
     folder = train(recipe, tmp_path / "run", quiet=True).folder
     path.unlink()
@@ -209,10 +232,16 @@ def test_run_does_not_need_its_vectors(tiny: Tiny, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["model.init_from=nowhere"], r"^nowhere/model\.safetensors does not exist; model\.init_from should"),
+        (
+            ["model.init_from=nowhere"],
+            r"^nowhere/model\.safetensors does not exist; model\.init_from should",
+        ),
         (["model.vectors=nowhere"], r"^nowhere does not exist; model\.vectors should"),
         (["model.init_from=a", "model.vectors=b"], r"^model\.init_from and model\.vectors both"),
-        (["model.frozen=[enc]"], r"^model: frozen: the network has no module 'enc'; use one of source_embedding"),
+        (
+            ["model.frozen=[enc]"],
+            r"^model: frozen: the network has no module 'enc'; use one of source_embedding",
+        ),
         (
             ["model.frozen=[source_embedding,target_embedding,encoder,decoder,head]"],
             r"^optimizer: every parameter is frozen",

@@ -1,4 +1,6 @@
-"""Sharded parameters in real processes: runs equal those of ddp, resume exactly, and reject what cannot be sharded."""
+"""Sharded parameters in real processes: runs equal those of ddp, resume exactly, and reject what
+cannot be sharded.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from dialog.training.distributed.fsdp import full_tensor, is_sharded, local_shar
 
 STEPS = 8
 SETTINGS = {
-    "lstm": ["optimizer=sgd_plateau", "optimizer.momentum=0", "optimizer.nesterov=false"],  # without optimizer states
+    # without optimizer states
+    "lstm": ["optimizer=sgd_plateau", "optimizer.momentum=0", "optimizer.nesterov=false"],
     "transformer": ["trainer.precision=bf16-mixed"],
 }
 Run = Callable[[str, str], Path]
@@ -35,13 +38,18 @@ def trained(server: Server) -> Run:
     @cache
     def run(family: str, strategy: str) -> Path:
         overrides = (f"trainer.strategy={strategy}", "preflight=true", *SETTINGS[family])
-        return train(server, family, 2, server.folder / f"{family}-{strategy}", *overrides, steps=STEPS)
+        return train(
+            server, family, 2, server.folder / f"{family}-{strategy}", *overrides, steps=STEPS
+        )
 
     return run
 
 
 def record(folder: Path) -> list[dict[str, float]]:
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [
+        json.loads(line)
+        for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
 
 
 @FAMILIES
@@ -53,14 +61,22 @@ def test_sharded_run_equals_ddp(trained: Run, family: str) -> None:
         assert line.keys() == expected.keys()
         for name in line.keys() - {"time", "train/tokens_per_second"}:
             assert line[name] == pytest.approx(expected[name], rel=tolerance, abs=tolerance), name
-    states = [SafeCheckpointIO().load_checkpoint(folder / "checkpoints" / LAST)["state_dict"] for folder in folders]
+    states = [
+        SafeCheckpointIO().load_checkpoint(folder / "checkpoints" / LAST)["state_dict"]
+        for folder in folders
+    ]
     shapes = [{name: value.shape for name, value in state.items()} for state in states]
     assert shapes[0] == shapes[1]
     best = [load_file(folder / "model.safetensors") for folder in folders]
     assert best[0].keys() == best[1].keys()
     model = load(folders[0]).model
-    assert sum(value.numel() for value in model.parameters()) == sum(value.numel() for value in best[0].values())
-    maps = [sorted(path.relative_to(folder) for path in folder.glob("attention/*/*.json")) for folder in folders]
+    assert sum(value.numel() for value in model.parameters()) == sum(
+        value.numel() for value in best[0].values()
+    )
+    maps = [
+        sorted(path.relative_to(folder) for path in folder.glob("attention/*/*.json"))
+        for folder in folders
+    ]
     assert maps[0] == maps[1]
     assert maps[0]
 
@@ -78,12 +94,17 @@ def test_sharded_run_resumes_exactly(server: Server, trained: Run, family: str) 
     ("override", "message"),
     [
         ("optimizer=adafactor_inverse_sqrt", "adafactor: needs unsharded parameters"),
-        ("checkpoint.averaging={name: ema}", "checkpoint.averaging needs all weights in each process"),
+        (
+            "checkpoint.averaging={name: ema}",
+            "checkpoint.averaging needs all weights in each process",
+        ),
     ],
 )
 def test_unshardable_settings_leave_no_run(server: Server, override: str, message: str) -> None:
     folder = server.folder / re.sub(r"\W", "", override)
-    training = server.start(*command("lstm", 2, STEPS, folder, "trainer.strategy=fsdp", override), world=2)
+    training = server.start(
+        *command("lstm", 2, STEPS, folder, "trainer.strategy=fsdp", override), world=2
+    )
     assert all(training.wait())
     assert message in training.output
     assert "Traceback" not in training.output

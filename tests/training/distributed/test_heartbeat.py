@@ -1,4 +1,6 @@
-"""Real processes that only wait, as in a collective; one of them is killed, stopped, fails or leaves."""
+"""Real processes that only wait, as in a collective; one of them is killed, stopped, fails or
+leaves.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ class Group:
     def _start(self, rank: int, port: int) -> subprocess.Popen[str]:
         command = [sys.executable, "-c", PROCESS, str(rank), str(port), str(SILENCE)]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen(command, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}, **pipes)
+        return subprocess.Popen(
+            command, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}, **pipes
+        )
 
     def write(self, rank: int, word: str) -> None:
         stdin = self.processes[rank].stdin
@@ -75,7 +79,9 @@ class Group:
         """Return all exit codes and error outputs."""
         until = time.monotonic() + 60
         codes = [process.wait(max(until - time.monotonic(), 0.1)) for process in self.processes]
-        return codes, [process.stderr.read() for process in self.processes if process.stderr is not None]
+        return codes, [
+            process.stderr.read() for process in self.processes if process.stderr is not None
+        ]
 
     def name(self, rank: int) -> str:
         return f"process {rank} (pid {self.processes[rank].pid} on {socket.gethostname()})"
@@ -95,7 +101,11 @@ def test_killed_process_ends_all(group: Group, rank: int) -> None:
     group.processes[rank].kill()
     codes, errors = group.wait()
     assert codes == [-signal.SIGKILL if place == rank else 1 for place in range(3)]
-    assert all(f"{group.name(rank)} is gone" in error for place, error in enumerate(errors) if place != rank)
+    assert all(
+        f"{group.name(rank)} is gone" in error
+        for place, error in enumerate(errors)
+        if place != rank
+    )
 
 
 @pytest.mark.parametrize("rank", [0, 2])
@@ -103,14 +113,18 @@ def test_stopped_process_ends_all_and_is_resumed_to_exit(group: Group, rank: int
     os.kill(group.processes[rank].pid, signal.SIGSTOP)
     codes, errors = group.wait()
     assert codes == [1, 1, 1]
-    assert all(f"{group.name(rank)} has sent nothing for {SILENCE:.0f} s" in error for error in errors)
+    assert all(
+        f"{group.name(rank)} has sent nothing for {SILENCE:.0f} s" in error for error in errors
+    )
 
 
 def test_failed_process_sends_its_error(group: Group) -> None:
     group.write(1, "fail")
     codes, errors = group.wait()
     assert codes == [1, 1, 1]
-    assert all(f"{group.name(1)} failed: ValueError: bad value" in errors[place] for place in (0, 2))
+    assert all(
+        f"{group.name(1)} failed: ValueError: bad value" in errors[place] for place in (0, 2)
+    )
 
 
 def test_process_that_left_is_not_missed(group: Group) -> None:

@@ -1,4 +1,6 @@
-"""Sums in chunks equal the sums at once, with the same gradients and without a tensor of all logits."""
+"""Sums in chunks equal the sums at once, with the same gradients and without a tensor of all
+logits.
+"""
 
 from collections.abc import Callable
 
@@ -82,7 +84,10 @@ def test_no_tensor_of_all_logits_exists(chunk_size: Callable[[int], None]) -> No
 def test_the_incoming_gradient_is_a_factor(chunk_size: Callable[[int], None]) -> None:
     """A GradScaler and a mean need it. Only the first sum has a gradient."""
     chunk_size(3)
-    weight, rows = torch.randn(4, dtype=torch.float64, requires_grad=True), torch.randn(10, 4, dtype=torch.float64)
+    weight, rows = (
+        torch.randn(4, dtype=torch.float64, requires_grad=True),
+        torch.randn(10, 4, dtype=torch.float64),
+    )
 
     def sums(chunk: Tensor) -> tuple[Tensor, Tensor]:
         return (chunk @ weight).square().sum(), chunk.sum()
@@ -118,7 +123,9 @@ def test_chunks_equal_the_whole(
     assert any(gradient.any() for gradient in gradients.values())
 
 
-def test_only_real_positions_are_projected(network: Network, batch: Draw, chunk_size: Callable[[int], None]) -> None:
+def test_only_real_positions_are_projected(
+    network: Network, batch: Draw, chunk_size: Callable[[int], None]
+) -> None:
     """At most a chunk of them at a time."""
     module = dialog.DialogModule(network(), padding=PAD)
     module.model.head = head = Recording().double()
@@ -154,9 +161,13 @@ def test_chunks_under_autocast(
     decoder: str,
     head: str,
 ) -> None:
-    """With a ratio below 1: weights cast for predictions without a gradient get one nevertheless."""
+    """With a ratio below 1: weights cast for predictions without a gradient get one
+    nevertheless.
+    """
     forcing = {"name": "constant", "ratio": 0.5}
-    module = dialog.DialogModule(network(decoder, head={"name": head}).float(), padding=PAD, teacher_forcing=forcing)
+    module = dialog.DialogModule(
+        network(decoder, head={"name": head}).float(), padding=PAD, teacher_forcing=forcing
+    )
     rows = batch(8, 9)
     with torch.autocast("cpu", torch.bfloat16):
         whole, expected = loss_and_gradients(module, rows)
@@ -169,7 +180,9 @@ def test_chunks_under_autocast(
     torch.testing.assert_close(gradients, expected, rtol=0.05, atol=0.02 * largest)
 
 
-def test_predictions_are_computed_in_chunks(network: Network, batch: Draw, chunk_size: Callable[[int], None]) -> None:
+def test_predictions_are_computed_in_chunks(
+    network: Network, batch: Draw, chunk_size: Callable[[int], None]
+) -> None:
     model, rows = network(), batch(8, 9)
     memory, state = model.start(rows.source, rows.source != PAD)
     decoded, _ = model.decode(rows.target[:, :-1], memory, state)

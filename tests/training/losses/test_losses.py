@@ -12,7 +12,16 @@ from dialog.config.components import build
 from dialog.config.trust import trusted
 from dialog.data.tokenizers.tokenizer import EOS, PAD
 from dialog.errors import UserError
-from dialog.training.losses import LOSSES, CrossEntropy, Focal, LossSums, RDrop, Unlikelihood, build_loss, needs_of
+from dialog.training.losses import (
+    LOSSES,
+    CrossEntropy,
+    Focal,
+    LossSums,
+    RDrop,
+    Unlikelihood,
+    build_loss,
+    needs_of,
+)
 from dialog.training.losses.coverage import coverage_loss
 from dialog.training.step import tokens_before
 
@@ -27,14 +36,18 @@ def batch() -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("smoothing", SMOOTHINGS)
-def test_cross_entropy_and_its_gradient_are_torchs(smoothing: float, batch: tuple[Tensor, Tensor]) -> None:
+def test_cross_entropy_and_its_gradient_are_torchs(
+    smoothing: float, batch: tuple[Tensor, Tensor]
+) -> None:
     logits, targets = batch
     sums = CrossEntropy(label_smoothing=smoothing)(logits, targets)
     objective = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
     nll = F.cross_entropy(logits, targets, reduction="sum")
     for one, other in ((sums.objective, objective), (sums.nll, nll)):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
-        gradients = [torch.autograd.grad(value, logits, retain_graph=True)[0] for value in (one, other)]
+        gradients = [
+            torch.autograd.grad(value, logits, retain_graph=True)[0] for value in (one, other)
+        ]
         torch.testing.assert_close(*gradients, rtol=0, atol=1e-12)
 
 
@@ -52,7 +65,9 @@ def test_a_batch_is_the_sum_of_its_tokens(smoothing: float, batch: tuple[Tensor,
     loss = CrossEntropy(label_smoothing=smoothing)
     whole = loss(logits, targets)
     for sizes in ([1] * 9, [4, 5], [2, 0, 7]):
-        parts = [loss(*part) for part in zip(logits.split(sizes), targets.split(sizes), strict=True)]
+        parts = [
+            loss(*part) for part in zip(logits.split(sizes), targets.split(sizes), strict=True)
+        ]
         for one, *others in zip(whole, *parts, strict=True):
             torch.testing.assert_close(one, sum(others), rtol=0, atol=1e-12)
 
@@ -84,7 +99,9 @@ def test_half_precision_is_computed_in_float32(dtype: torch.dtype) -> None:
 def test_float32_and_better_keep_their_precision(batch: tuple[Tensor, Tensor]) -> None:
     logits, targets = batch
     for dtype in (torch.float32, torch.float64):
-        assert {value.dtype for value in CrossEntropy(label_smoothing=0.1)(logits.to(dtype), targets)} == {dtype}
+        assert {
+            value.dtype for value in CrossEntropy(label_smoothing=0.1)(logits.to(dtype), targets)
+        } == {dtype}
 
 
 def test_large_scores_stay_finite() -> None:
@@ -110,13 +127,22 @@ Row = list[Tensor]
 
 @pytest.fixture
 def scored() -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Logits [N, V] of two passes, targets [N] and the tokens before [N, T] of the responses above."""
+    """Logits [N, V] of two passes, targets [N] and the tokens before [N, T] of the responses
+    above.
+    """
     generator = torch.Generator().manual_seed(3)
     targets = torch.tensor(ROWS)
     real = targets != PAD
     count = int(real.sum())
-    logits, second_pass = (2 * torch.randn(count, 12, generator=generator, dtype=torch.float64) for _ in range(2))
-    return logits.requires_grad_(), second_pass.requires_grad_(), targets[real], tokens_before(targets, PAD)[real]
+    logits, second_pass = (
+        2 * torch.randn(count, 12, generator=generator, dtype=torch.float64) for _ in range(2)
+    )
+    return (
+        logits.requires_grad_(),
+        second_pass.requires_grad_(),
+        targets[real],
+        tokens_before(targets, PAD)[real],
+    )
 
 
 def probabilities(logits: Tensor) -> list[Row]:
@@ -135,7 +161,9 @@ def total(terms: list[Tensor]) -> Tensor:
 
 def check_equal(computed: Tensor, expected: Tensor, *leaves: Tensor) -> None:
     torch.testing.assert_close(computed, expected, rtol=0, atol=1e-12)
-    gradients = [torch.autograd.grad(value, leaves, retain_graph=True) for value in (computed, expected)]
+    gradients = [
+        torch.autograd.grad(value, leaves, retain_graph=True) for value in (computed, expected)
+    ]
     assert all(gradient.any() for gradient in gradients[1])
     torch.testing.assert_close(*gradients, rtol=0, atol=1e-12)
 
@@ -147,7 +175,10 @@ def unlikelihood(p: list[Row], alpha: float) -> Tensor:
         for place, gold in enumerate(token for token in row if token != PAD):
             distribution = next(positions)
             terms.append(-distribution[gold].log())
-            terms += [-alpha * (1 - distribution[token]).log() for token in sorted(set(row[:place]) - {gold})]
+            terms += [
+                -alpha * (1 - distribution[token]).log()
+                for token in sorted(set(row[:place]) - {gold})
+            ]
     return total(terms)
 
 
@@ -180,8 +211,14 @@ def test_focal_is_its_formula(gamma: float, scored: tuple[Tensor, ...]) -> None:
     p = probabilities(logits)
     likelihoods = [row[target] for row, target in zip(p, targets.tolist(), strict=True)]
     sums = Focal(gamma=gamma)(logits, targets)
-    check_equal(sums.objective, total([-((1 - value) ** gamma) * value.log() for value in likelihoods]), logits)
-    assert sums.nll.item() == pytest.approx(-sum(math.log(value.item()) for value in likelihoods), rel=1e-12)
+    check_equal(
+        sums.objective,
+        total([-((1 - value) ** gamma) * value.log() for value in likelihoods]),
+        logits,
+    )
+    assert sums.nll.item() == pytest.approx(
+        -sum(math.log(value.item()) for value in likelihoods), rel=1e-12
+    )
 
 
 @pytest.mark.parametrize("gamma", [0.5, 2.0])
@@ -220,7 +257,9 @@ def test_r_drop_is_its_formula(
 def test_r_drop_of_two_equal_passes_is_its_inner_loss(scored: tuple[Tensor, ...]) -> None:
     logits, _, targets, _ = scored
     sums = RDrop(weight=5.0)(logits, targets, second_pass=logits)
-    torch.testing.assert_close(sums.objective, CrossEntropy()(logits, targets).objective, rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        sums.objective, CrossEntropy()(logits, targets).objective, rtol=0, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -228,7 +267,9 @@ def test_every_loss_is_a_sum_in_float32_or_better(name: str, scored: tuple[Tenso
     loss = build_loss(LOSSES, {"name": name}, padding=PAD)
     logits, second_pass, targets, previous = scored
 
-    def call(dtype: torch.dtype, rows: slice = slice(None), rounded: torch.dtype = torch.float64) -> LossSums:
+    def call(
+        dtype: torch.dtype, rows: slice = slice(None), rounded: torch.dtype = torch.float64
+    ) -> LossSums:
         first, second = (scores[rows].to(rounded).to(dtype) for scores in (logits, second_pass))
         inputs = {"previous": previous[rows], "second_pass": second}
         return loss(first, targets[rows], **{name: inputs[name] for name in needs_of(loss)})
@@ -261,13 +302,20 @@ def test_invalid_arguments_are_errors(component: dict[str, object], message: str
 
 def test_coverage_is_its_formula() -> None:
     generator = torch.Generator().manual_seed(3)
-    weights = torch.rand(2, 4, 3, generator=generator, dtype=torch.float64).softmax(-1).requires_grad_()
+    weights = (
+        torch.rand(2, 4, 3, generator=generator, dtype=torch.float64).softmax(-1).requires_grad_()
+    )
     real = torch.tensor([[True, True, True, True], [True, True, False, False]])
     terms = []
     for row in range(2):
         for step in range(4):
             for place in range(3):
-                before = total([weights.new_zeros(()), *(weights[row, earlier, place] for earlier in range(step))])
+                before = total(
+                    [
+                        weights.new_zeros(()),
+                        *(weights[row, earlier, place] for earlier in range(step)),
+                    ]
+                )
                 if real[row, step] and weights[row, step, place] < before:
                     terms.append(weights[row, step, place])
                 elif real[row, step]:

@@ -18,7 +18,9 @@ def tokenizer() -> Tokenizer:
 @pytest.fixture
 def text(tmp_path: Path) -> Path:
     path = tmp_path / "text.txt"
-    path.write_text("Good morning\n\nhow are you ?\n  \nFine , and you ? Naïve café\n", encoding="utf-8")
+    path.write_text(
+        "Good morning\n\nhow are you ?\n  \nFine , and you ? Naïve café\n", encoding="utf-8"
+    )
     return path
 
 

@@ -22,7 +22,10 @@ from dialog.training.objectives.joint import build_objectives
         ({"name": "denoising", "weight": "much"}, "weight must be a number of at least 0"),
         ({"name": "denoising", "deletion": 1.5}, r"deletion must be in \[0, 1\]"),
         ({"name": "denoising", "distance": -1}, "distance must be at least 0"),
-        ({"name": "reverse", "schedule": {"name": "linear"}}, "linear: missing required argument: steps"),
+        (
+            {"name": "reverse", "schedule": {"name": "linear"}},
+            "linear: missing required argument: steps",
+        ),
         ({"name": "denoising", "tokenizer": 1}, "is set by the recipe's other parts"),
     ],
 )
@@ -41,14 +44,31 @@ JOINT = (
 
 @pytest.mark.parametrize("family", ["lstm", "transformer"])
 def test_a_run_with_everything(tiny: Callable[..., Any], tmp_path: Path, family: str) -> None:
-    settings = ["trainer.max_steps=4", "trainer.val_check_interval=4", "trainer.log_every_n_steps=1"]
+    settings = [
+        "trainer.max_steps=4",
+        "trainer.val_check_interval=4",
+        "trainer.log_every_n_steps=1",
+    ]
     train(tiny(family, *JOINT, *settings), tmp_path / family, quiet=True)
-    lines = [json.loads(line) for line in (tmp_path / family / "metrics.jsonl").read_text("utf-8").splitlines()]
-    names = ("loss", "objective", "denoising", "reverse", "coverage", "generation_probability", "teacher_forcing")
+    lines = [
+        json.loads(line)
+        for line in (tmp_path / family / "metrics.jsonl").read_text("utf-8").splitlines()
+    ]
+    names = (
+        "loss",
+        "objective",
+        "denoising",
+        "reverse",
+        "coverage",
+        "generation_probability",
+        "teacher_forcing",
+    )
     steps = [line for line in lines if "train/loss" in line]
     assert len(steps) == 4
     assert all(line[f"train/{name}"] > 0 for line in steps for name in names)
-    assert [line["train/teacher_forcing"] for line in steps] == pytest.approx([1.0, 0.95, 0.9, 0.85])
+    assert [line["train/teacher_forcing"] for line in steps] == pytest.approx(
+        [1.0, 0.95, 0.9, 0.85]
+    )
     assert all(line["train/objective"] > line["train/loss"] for line in steps)
     assert [line for line in lines if "validation/loss" in line]
     run = dialog.load(tmp_path / family)
@@ -59,14 +79,21 @@ def test_a_run_with_everything(tiny: Callable[..., Any], tmp_path: Path, family:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("model.objectives=[{name: denoising, path: gone.txt}]", r"model: denoising: path: gone\.txt is not a file"),
+        (
+            "model.objectives=[{name: denoising, path: gone.txt}]",
+            r"model: denoising: path: gone\.txt is not a file",
+        ),
         ("model.objectives=[{name: translation}]", "model: unknown objective 'translation'"),
         ("model.teacher_forcing={name: linear}", "model: linear: missing required argument: steps"),
         ("model.teacher_forcing={name: constant, sampled: often}", "sampled must be bool"),
     ],
 )
 def test_an_invalid_recipe_writes_nothing(
-    tiny: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, override: str, message: str
+    tiny: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    override: str,
+    message: str,
 ) -> None:
     monkeypatch.setenv("DIALOG_CACHE", str(tmp_path / "cache"))
     with pytest.raises(UserError, match=message):
@@ -77,5 +104,7 @@ def test_an_invalid_recipe_writes_nothing(
 def test_a_run_reads_its_text(tiny: Callable[..., Any], tmp_path: Path, text: Path) -> None:
     settings = [f"model.objectives=[{{name: denoising, path: {text}}}]", "trainer.max_steps=2"]
     check_recipe(tiny("transformer", *settings).recipe)
-    train(tiny("transformer", *settings, "trainer.val_check_interval=2"), tmp_path / "run", quiet=True)
+    train(
+        tiny("transformer", *settings, "trainer.val_check_interval=2"), tmp_path / "run", quiet=True
+    )
     assert (tmp_path / "run" / "model.safetensors").is_file()

@@ -45,10 +45,14 @@ def test_masking_keeps_positions(clean: Tensor) -> None:
 
 
 @pytest.mark.parametrize("distance", [1, 3])
-def test_no_token_moves_further_than_the_distance(clean: Tensor, words: Words, distance: int) -> None:
+def test_no_token_moves_further_than_the_distance(
+    clean: Tensor, words: Words, distance: int
+) -> None:
     torch.manual_seed(1)
     moves = []
-    for row, original in zip(noised(clean, deletion=0.0, masking=0.0, distance=distance), clean, strict=True):
+    for row, original in zip(
+        noised(clean, deletion=0.0, masking=0.0, distance=distance), clean, strict=True
+    ):
         shuffled = words(row)
         assert sorted(shuffled) == words(original)
         moves += [abs(place - (token - 10)) for place, token in enumerate(shuffled)]
@@ -56,4 +60,10 @@ def test_no_token_moves_further_than_the_distance(clean: Tensor, words: Words, d
     assert sum(map(bool, moves)) / len(moves) > 0.2
     for row in noised(clean, deletion=0.3, masking=0.0, distance=distance):
         kept = words(row)
-        assert max((abs(place - sorted(kept).index(token)) for place, token in enumerate(kept)), default=0) <= distance
+        assert (
+            max(
+                (abs(place - sorted(kept).index(token)) for place, token in enumerate(kept)),
+                default=0,
+            )
+            <= distance
+        )

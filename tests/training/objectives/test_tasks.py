@@ -38,7 +38,9 @@ def test_denoising_depends_on_the_random_state_only(batch: Draw) -> None:
 
 def test_denoising_of_a_text(text: Path, tokenizer: Tokenizer, batch: Draw, words: Words) -> None:
     torch.manual_seed(1)
-    objective = Denoising(path=str(text), deletion=0.0, masking=0.0, distance=0, tokenizer=tokenizer)
+    objective = Denoising(
+        path=str(text), deletion=0.0, masking=0.0, distance=0, tokenizer=tokenizer
+    )
     source, target = objective(batch(5))
     assert source[:, :2].tolist() == [[BOS, OTHER]] * 5
     assert target[:, 0].tolist() == [BOS] * 5
@@ -91,4 +93,6 @@ def test_only_auxiliary_sources_begin_with_bos(prepared: Path) -> None:
     for rows in dialog.DialogDataModule(prepared, batch_tokens=1200).val_dataloader():
         assert not (rows.source == BOS).any()
         assert not (rows.source == UNK).any()
-        assert all((objective(rows).source[:, 0] == BOS).all() for objective in (Denoising(), Reverse()))
+        assert all(
+            (objective(rows).source[:, 0] == BOS).all() for objective in (Denoising(), Reverse())
+        )

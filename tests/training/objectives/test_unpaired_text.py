@@ -25,7 +25,9 @@ def test_utterances_are_drawn_evenly(text: Path, tokenizer: Tokenizer, words: Wo
     assert [drawn.count(line) / 3000 for line in lines] == pytest.approx([1 / 3] * 3, abs=0.03)
 
 
-def test_ranks_draw_different_utterances(text: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_draw_different_utterances(
+    text: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They draw the same random numbers."""
     utterances = Utterances(text, tokenizer, max_tokens=64)
     monkeypatch.setattr(unpaired_text, "world_size", lambda: 3)
@@ -42,7 +44,10 @@ def test_long_utterances_are_truncated(text: Path, tokenizer: Tokenizer, words: 
     drawn = Utterances(text, tokenizer, max_tokens=4).draw(50)
     assert drawn.shape[1] == 4
     for row in drawn:
-        assert any(line.startswith(tokenizer.decode(words(row))) for line in text.read_text("utf-8").splitlines())
+        assert any(
+            line.startswith(tokenizer.decode(words(row)))
+            for line in text.read_text("utf-8").splitlines()
+        )
 
 
 @pytest.mark.parametrize(

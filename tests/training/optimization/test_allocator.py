@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from dialog.training.optimization.allocator import CACHES, KERNELS, bound_kernel_caches, tune_process
+from dialog.training.optimization.allocator import (
+    CACHES,
+    KERNELS,
+    bound_kernel_caches,
+    tune_process,
+)
 from dialog.training.optimization.precision import has_bfloat16
 
 PROGRAM = """
@@ -31,7 +36,9 @@ print(int(kept), resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 def faults(**environment: str) -> tuple[int, int]:
     paths = {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", PROGRAM]
-    done = subprocess.run(command, env=paths | environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        command, env=paths | environment, capture_output=True, text=True, check=True
+    )
     kept, pages = done.stdout.split()
     return int(kept), int(pages)
 
@@ -72,14 +79,23 @@ print(resident() - before)
 
 def growth(mode: str, cache: Path) -> float:
     environment = {name: value for name, value in os.environ.items() if name not in CACHES}
-    environment |= {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1", "DIALOG_CACHE": str(cache)}
-    environment["MALLOC_MMAP_THRESHOLD_"] = "65536"  # constant: tensors take no memory once they are freed
+    environment |= {
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "OMP_NUM_THREADS": "1",
+        "DIALOG_CACHE": str(cache),
+    }
+    # constant: tensors take no memory once they are freed
+    environment["MALLOC_MMAP_THRESHOLD_"] = "65536"
     command = [sys.executable, "-c", GROWTH, mode]
-    return float(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+    return float(
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    )
 
 
-@pytest.mark.skipif(  # oneDNN caches such kernels only with bfloat16 in hardware; memory is read from Linux's /proc
-    not (sys.platform.startswith("linux") and has_bfloat16("cpu")), reason="needs Linux and a CPU with bfloat16"
+# oneDNN caches such kernels only with bfloat16 in hardware; memory is read from Linux's /proc
+@pytest.mark.skipif(
+    not (sys.platform.startswith("linux") and has_bfloat16("cpu")),
+    reason="needs Linux and a CPU with bfloat16",
 )
 def test_kernels_of_old_shapes_are_evicted(tmp_path: Path) -> None:
     assert growth("bounded", tmp_path) < growth("unbounded", tmp_path) / 2
@@ -91,7 +107,9 @@ def test_the_users_cache_capacity_stays(name: str, monkeypatch: pytest.MonkeyPat
         monkeypatch.delenv(each, raising=False)
     monkeypatch.setenv(name, "1024")
     bound_kernel_caches()
-    assert [os.environ[each] for each in CACHES] == ["1024" if each == name else KERNELS for each in CACHES]
+    assert [os.environ[each] for each in CACHES] == [
+        "1024" if each == name else KERNELS for each in CACHES
+    ]
 
 
 def test_attention_on_a_gpu_leaves_out_cudnn() -> None:

@@ -1,4 +1,6 @@
-"""Laws of every optimizer and schedule: the loss falls, training resumes from its state, frozen weights stay."""
+"""Laws of every optimizer and schedule: the loss falls, training resumes from its state, frozen
+weights stay.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,10 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "one_cycle": {"steps": STEPS},
     "plateau": {"patience": 0},
 }
-PAIRS = [*((name, "constant") for name in OPTIMIZERS), *(("adamw", name) for name in SCHEDULES if name != "constant")]
+PAIRS = [
+    *((name, "constant") for name in OPTIMIZERS),
+    *(("adamw", name) for name in SCHEDULES if name != "constant"),
+]
 Network = Callable[..., Seq2Seq]
 Draw = Callable[..., Batch]
 
@@ -57,7 +62,9 @@ class Training:
     def step(self) -> float:
         self.optimizer.zero_grad()
         logits = self.module(self.batch)
-        loss = F.cross_entropy(logits.flatten(0, 1), self.batch.target[:, 1:].flatten(), ignore_index=PAD)
+        loss = F.cross_entropy(
+            logits.flatten(0, 1), self.batch.target[:, 1:].flatten(), ignore_index=PAD
+        )
         loss.backward()
         self.optimizer.step()
         self.scheduler.step(*[loss.item()] if self.by_loss else [])
@@ -78,7 +85,8 @@ def test_the_loss_falls_and_training_resumes_from_its_state(
     network: Network, batch: Draw, optimizer: str, schedule: str
 ) -> None:
     straight, resumed = (
-        Training(network(encoder="transformer").float(), batch(2), optimizer, schedule) for _ in range(2)
+        Training(network(encoder="transformer").float(), batch(2), optimizer, schedule)
+        for _ in range(2)
     )
     before = straight.run(5)
     file = io.BytesIO()
@@ -131,20 +139,26 @@ def test_norms_and_biases_do_not_decay() -> None:
     }
 
 
-@pytest.mark.parametrize("model", sorted(group_files(shipped_recipes()["quickstart/transformer"])["model"]))
+@pytest.mark.parametrize(
+    "model", sorted(group_files(shipped_recipes()["quickstart/transformer"])["model"])
+)
 def test_each_parameter_is_in_one_group(model: str) -> None:
     recipe = compose("quickstart/transformer", [f"model={model}"]).recipe
     with torch.device("meta"):
         network = build_model(recipe.model, 300)
     flags = list(decays(network))
-    assert sorted(name for name, _ in flags) == sorted(name for name, _ in network.named_parameters())
+    assert sorted(name for name, _ in flags) == sorted(
+        name for name, _ in network.named_parameters()
+    )
     owners = {name: network.get_submodule(name.rpartition(".")[0]) for name, _ in flags}
     for name, decay in flags:
         norm = "Norm" in type(owners[name]).__name__
         assert decay != (norm or "bias" in name.rpartition(".")[2]), name
 
 
-@pytest.mark.parametrize("choice", sorted(group_files(shipped_recipes()["quickstart/transformer"])["optimizer"]))
+@pytest.mark.parametrize(
+    "choice", sorted(group_files(shipped_recipes()["quickstart/transformer"])["optimizer"])
+)
 def test_every_shipped_optimizer_can_be_built(network: Network, choice: str) -> None:
     component = compose("quickstart/transformer", [f"optimizer={choice}"])
     module = dialog.DialogModule(network(), padding=PAD, optimizer=component.recipe.optimizer)
@@ -154,14 +168,18 @@ def test_every_shipped_optimizer_can_be_built(network: Network, choice: str) -> 
 
 def test_an_optimizer_of_torch_takes_the_groups(network: Network) -> None:
     component = dialog.trusted({"name": "torch.optim.NAdam", "lr": 0.01, "weight_decay": 0.25})
-    built: Any = dialog.DialogModule(network(), padding=PAD, optimizer=component).configure_optimizers()
+    built: Any = dialog.DialogModule(
+        network(), padding=PAD, optimizer=component
+    ).configure_optimizers()
     assert [group["weight_decay"] for group in built["optimizer"].param_groups] == [0.25, 0.0]
 
 
 def test_a_schedule_of_torch_takes_the_optimizer(network: Network) -> None:
     schedule = dialog.trusted({"name": "torch.optim.lr_scheduler.ExponentialLR", "gamma": 0.5})
     component = {"name": "sgd", "lr": 0.5, "schedule": schedule}
-    built: Any = dialog.DialogModule(network(), padding=PAD, optimizer=component).configure_optimizers()
+    built: Any = dialog.DialogModule(
+        network(), padding=PAD, optimizer=component
+    ).configure_optimizers()
     built["optimizer"].step()
     built["lr_scheduler"]["scheduler"].step()
     assert built["optimizer"].param_groups[0]["lr"] == 0.25
@@ -169,7 +187,9 @@ def test_a_schedule_of_torch_takes_the_optimizer(network: Network) -> None:
 
 @pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd"])
 def test_optimizers_are_fused_where_torch_can(network: Network, optimizer: str) -> None:
-    built: Any = dialog.DialogModule(network(), padding=PAD, optimizer={"name": optimizer}).configure_optimizers()
+    built: Any = dialog.DialogModule(
+        network(), padding=PAD, optimizer={"name": optimizer}
+    ).configure_optimizers()
     assert built["optimizer"].defaults["fused"]
     with torch.device("meta"):
         meta = nn.Linear(3, 3)
@@ -188,13 +208,27 @@ def test_a_fully_frozen_network_is_an_error(network: Network) -> None:
         ({"name": "sgd", "nesterov": True, "momentum": 0.0}, r"^sgd: Nesterov"),
         ({"name": "sgd", "lr": -1.0}, r"^sgd: Invalid learning rate"),
         ({"name": "adadelta"}, r"unknown optimizer 'adadelta'"),
-        ({"name": "adamw", "schedule": {"name": "cosine", "minimum": 2.0}}, r"^cosine: minimum is a fraction of lr"),
-        ({"name": "adamw", "schedule": {"name": "linear", "steps": 0}}, r"^linear: steps must be at least 1"),
-        ({"name": "adamw", "schedule": {"name": "linear", "warmup_steps": -1}}, r"^linear: warmup_steps must be"),
-        ({"name": "adamw", "schedule": {"name": "one_cycle", "rise": 1.0}}, r"^one_cycle: rise must be"),
+        (
+            {"name": "adamw", "schedule": {"name": "cosine", "minimum": 2.0}},
+            r"^cosine: minimum is a fraction of lr",
+        ),
+        (
+            {"name": "adamw", "schedule": {"name": "linear", "steps": 0}},
+            r"^linear: steps must be at least 1",
+        ),
+        (
+            {"name": "adamw", "schedule": {"name": "linear", "warmup_steps": -1}},
+            r"^linear: warmup_steps must be",
+        ),
+        (
+            {"name": "adamw", "schedule": {"name": "one_cycle", "rise": 1.0}},
+            r"^one_cycle: rise must be",
+        ),
     ],
 )
-def test_invalid_arguments_are_errors(network: Network, component: dict[str, Any], message: str) -> None:
+def test_invalid_arguments_are_errors(
+    network: Network, component: dict[str, Any], message: str
+) -> None:
     with pytest.raises(UserError, match=message):
         dialog.DialogModule(network(), padding=PAD, optimizer=component).configure_optimizers()
 
@@ -205,7 +239,9 @@ def test_amsgrad_divides_by_the_largest_second_moment() -> None:
     for amsgrad in (False, True):
         weight = nn.Parameter(torch.zeros(1, 1))
         optimizer = build(
-            OPTIMIZERS, {"name": "adam", "betas": [0.0, 0.5], "amsgrad": amsgrad}, params=[{"params": [weight]}]
+            OPTIMIZERS,
+            {"name": "adam", "betas": [0.0, 0.5], "amsgrad": amsgrad},
+            params=[{"params": [weight]}],
         )
         for gradient in (100.0, *[1.0] * 20):
             before = weight.item()

@@ -1,4 +1,6 @@
-"""Precisions: names, what stays in float32, that autocast's cache loses no gradient, and the gradient scaler."""
+"""Precisions: names, what stays in float32, that autocast's cache loses no gradient, and the
+gradient scaler.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ FAMILIES = ["lstm", "transformer"]
 
 
 @pytest.mark.parametrize(
-    ("older", "name"), [("32", "32-true"), ("bf16", "bf16-mixed"), ("16", "16-mixed"), ("bf16-true", "bf16-true")]
+    ("older", "name"),
+    [("32", "32-true"), ("bf16", "bf16-mixed"), ("16", "16-mixed"), ("bf16-true", "bf16-true")],
 )
 def test_older_names_are_resolved(older: str, name: str) -> None:
     assert precision.fitting(older, "cpu") == name
@@ -50,13 +53,17 @@ def test_auto_is_the_faster_precision(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(precision, "has_bfloat16", lambda device: in_hardware)
-    monkeypatch.setattr(precision, "matmul_speed", lambda: MatmulSpeed(float32=1.0, bfloat16=bfloat16))
+    monkeypatch.setattr(
+        precision, "matmul_speed", lambda: MatmulSpeed(float32=1.0, bfloat16=bfloat16)
+    )
     with caplog.at_level(logging.INFO, logger="dialog"):
         assert precision.fitting("auto", "cpu") == expected
     assert [expected in each.message for each in caplog.records] == [True]
 
 
-def test_the_speed_of_products_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_speed_of_products_is_measured_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DIALOG_CACHE", str(tmp_path))
     first = matmul_speed()
     assert min(first) > 1e8
@@ -68,13 +75,17 @@ def test_the_speed_of_products_is_measured_once(tmp_path: Path, monkeypatch: pyt
     assert min(matmul_speed()) > 1e8
 
 
-def test_other_work_on_the_processor_does_not_choose_a_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_work_on_the_processor_does_not_choose_a_type(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DIALOG_CACHE", str(tmp_path))
     measured = []
 
     def busy_at_first(dtype: torch.dtype) -> float:
         measured.append(dtype)
-        return {torch.float32: 120e9, torch.bfloat16: 80e9}[dtype] / (3 if len(measured) == 1 else 1)
+        return {torch.float32: 120e9, torch.bfloat16: 80e9}[dtype] / (
+            3 if len(measured) == 1 else 1
+        )
 
     monkeypatch.setattr(matmul, "_speed", busy_at_first)
     assert matmul_speed() == MatmulSpeed(float32=120e9, bfloat16=80e9)
@@ -94,7 +105,9 @@ def test_emulated_precisions_are_warned_of(
         monkeypatch.setattr(precision, f"has_{kind}", lambda device: False)
     with caplog.at_level(logging.WARNING, logger="dialog"):
         precision.warn_emulated(name, "cpu")
-    assert [name in each.message for each in caplog.records] == ([] if name == "32-true" else [True])
+    assert [name in each.message for each in caplog.records] == (
+        [] if name == "32-true" else [True]
+    )
 
 
 # ------------------------------------------------------------------ training
@@ -107,7 +120,10 @@ def test_bfloat16_weights_are_validated_exactly(
     """Validation sums are float64, not the weights' dtype: in bfloat16, 256 + 1 is 256."""
     metrics = {}
     for name in ("32-true", "bf16-true"):
-        steps = [f"trainer.{key}" for key in ("max_steps=3", "val_check_interval=3", "log_every_n_steps=1")]
+        steps = [
+            f"trainer.{key}"
+            for key in ("max_steps=3", "val_check_interval=3", "log_every_n_steps=1")
+        ]
         recipe = tiny(family, f"trainer.precision={name}", *steps).recipe
         module = build_module(recipe, 400)
         trainer = build_trainer(recipe, tmp_path / name, [])
@@ -116,7 +132,9 @@ def test_bfloat16_weights_are_validated_exactly(
         assert {parameter.dtype for parameter in module.parameters()} == {
             torch.bfloat16 if name == "bf16-true" else torch.float32
         }
-        assert metrics[name]["validation/loss"] == pytest.approx(exact_loss(module, prepared), rel=1e-5)
+        assert metrics[name]["validation/loss"] == pytest.approx(
+            exact_loss(module, prepared), rel=1e-5
+        )
     for key in ("train/loss", "train/gradient_norm", "validation/loss"):
         assert metrics["bf16-true"][key] == pytest.approx(metrics["32-true"][key], rel=0.05)
         assert metrics["bf16-true"][key] != metrics["32-true"][key]
@@ -147,7 +165,10 @@ class Casts(Operations):
         self.tensors: list[Tensor] = []  # kept alive, so that no two have the same address
 
     def count(self, operation: Operation) -> None:
-        if operation.call is torch.ops.aten._to_copy.default and operation.options.get("dtype") == torch.bfloat16:
+        if (
+            operation.call is torch.ops.aten._to_copy.default
+            and operation.options.get("dtype") == torch.bfloat16
+        ):
             tensor = operation.arguments[0]
             self.counts[tensor.data_ptr(), tensor.shape] += 1
             self.tensors.append(tensor)
@@ -170,12 +191,16 @@ class Counted(dialog.DialogModule):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_weights_are_cast_once_a_step(tiny: Callable[..., Any], prepared: Path, tmp_path: Path, family: str) -> None:
+def test_weights_are_cast_once_a_step(
+    tiny: Callable[..., Any], prepared: Path, tmp_path: Path, family: str
+) -> None:
     recipe = tiny(family, "trainer.precision=bf16-mixed", "trainer.max_steps=5").recipe
     module = Counted(dialog.build_model(recipe.model, 400), padding=PAD)
     data = dialog.DialogDataModule(prepared, batch_tokens=1200)
     build_trainer(recipe, tmp_path, []).fit(module, data)
-    weights = [module.casts.counts[weight.data_ptr(), weight.shape] for weight in module.model.parameters()]
+    weights = [
+        module.casts.counts[weight.data_ptr(), weight.shape] for weight in module.model.parameters()
+    ]
     assert max(weights) == 1
     assert module.length > 9
     assert max(module.casts.counts.values()) < 6, "a tensor is cast for each token"
@@ -193,7 +218,9 @@ def test_predictions_without_a_gradient_take_none_away(
     sampled: bool,
     objectives: list[dict[str, Any]],
 ) -> None:
-    """Predictions are made without a gradient, by cast weights that autocast may then cache without one."""
+    """Predictions are made without a gradient, by cast weights that autocast may then cache without
+    one.
+    """
     forcing = {"name": "constant", "ratio": 0.5, "sampled": sampled}
     model = network(decoder, head={"name": head}, tie_embeddings="none").float()
     module = dialog.DialogModule(model, padding=PAD, teacher_forcing=forcing, objectives=objectives)
@@ -224,24 +251,36 @@ class Overflow(lightning.Callback):
         self.weights: list[Tensor] = []
         self.scales: list[float] = []
 
-    def on_after_backward(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
+    def on_after_backward(
+        self, trainer: lightning.Trainer, module: lightning.LightningModule
+    ) -> None:
         if trainer.global_step in self.steps:
             next(module.parameters()).grad.fill_(torch.inf)
 
-    def on_train_batch_end(self, trainer: lightning.Trainer, module: lightning.LightningModule, *_: object) -> None:
+    def on_train_batch_end(
+        self, trainer: lightning.Trainer, module: lightning.LightningModule, *_: object
+    ) -> None:
         self.weights.append(next(module.parameters()).detach().clone())
         self.scales.append(trainer.precision_plugin.scaler.get_scale())
 
 
-def test_a_skipped_step_changes_no_weight(tiny: Callable[..., Any], prepared: Path, tmp_path: Path) -> None:
-    """The step counts, since its batch was used and the schedule advanced; the lower scale is in the checkpoint."""
+def test_a_skipped_step_changes_no_weight(
+    tiny: Callable[..., Any], prepared: Path, tmp_path: Path
+) -> None:
+    """The step counts, since its batch was used and the schedule advanced; the lower scale is in
+    the checkpoint.
+    """
     recipe = tiny("transformer", "trainer.precision=16-mixed", "trainer.max_steps=4").recipe
     data = dialog.DialogDataModule(prepared, batch_tokens=1200)
     first = Overflow({1, 2})
     trainer = build_trainer(recipe, tmp_path, [], [first])
     trainer.fit(build_module(recipe, 400), data)
     assert trainer.global_step == 4
-    assert [torch.equal(*pair) for pair in zip(first.weights, first.weights[1:], strict=False)] == [True, True, False]
+    assert [torch.equal(*pair) for pair in zip(first.weights, first.weights[1:], strict=False)] == [
+        True,
+        True,
+        False,
+    ]
     assert first.scales == [2.0**16, 2.0**15, 2.0**14, 2.0**14]
     assert trainer.lr_scheduler_configs[0].scheduler.last_epoch == 4
     checkpoint = SafeCheckpointIO().load_checkpoint(tmp_path / "checkpoints" / "last.ckpt")
@@ -255,12 +294,16 @@ def test_matrix_products_have_the_precision_of_the_recipe(tmp_path: Path) -> Non
     try:
         for name in ("high", "highest"):
             build_trainer(
-                dialog.compose("quickstart/lstm_bahdanau", [f"trainer.float32_matmul_precision={name}"]).recipe,
+                dialog.compose(
+                    "quickstart/lstm_bahdanau", [f"trainer.float32_matmul_precision={name}"]
+                ).recipe,
                 tmp_path,
                 [],
             )
             assert torch.get_float32_matmul_precision() == name
     finally:
         torch.set_float32_matmul_precision("highest")
-    with pytest.raises(UserError, match="float32_matmul_precision must be one of highest, high, medium, not 'tf32'"):
+    with pytest.raises(
+        UserError, match="float32_matmul_precision must be one of highest, high, medium, not 'tf32'"
+    ):
         precision.use_matmul_precision("tf32")

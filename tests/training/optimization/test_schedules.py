@@ -31,7 +31,7 @@ def optimizer(lr: float = 1.0) -> SGD:
     return SGD([nn.Parameter(torch.zeros(1))], lr=lr)
 
 
-def rates(scheduler: Any, count: int) -> list[float]:  # noqa: ANN401 - torch's many kinds of schedules
+def rates(scheduler: Any, count: int) -> list[float]:
     """The learning rate of each step."""
     steps = []
     for _ in range(count):
@@ -50,21 +50,31 @@ def schedule(name: str, count: int, lr: float = 1.0, **arguments: object) -> lis
 def test_one_cycle_is_torchs(steps: int, rise: float) -> None:
     if rise * steps <= 1 + 1e-6 or rise * steps >= steps - 1e-6:
         return  # torch divides by the length of an empty phase
-    reference = OneCycleLR(optimizer(), max_lr=1.0, total_steps=steps, pct_start=rise, cycle_momentum=False)
-    assert schedule("one_cycle", steps, steps=steps, rise=rise) == pytest.approx(rates(reference, steps), abs=1e-9)
+    reference = OneCycleLR(
+        optimizer(), max_lr=1.0, total_steps=steps, pct_start=rise, cycle_momentum=False
+    )
+    assert schedule("one_cycle", steps, steps=steps, rise=rise) == pytest.approx(
+        rates(reference, steps), abs=1e-9
+    )
 
 
 @settings(max_examples=40)
 @given(STEPS)
 def test_cosine_without_warm_up_is_torchs(steps: int) -> None:
     reference = CosineAnnealingLR(optimizer(), T_max=steps, eta_min=0.25)
-    assert schedule("cosine", steps, steps=steps, minimum=0.25) == pytest.approx(rates(reference, steps), abs=1e-9)
+    assert schedule("cosine", steps, steps=steps, minimum=0.25) == pytest.approx(
+        rates(reference, steps), abs=1e-9
+    )
 
 
 @settings(max_examples=40)
 @given(STEPS, st.integers(0, 70), st.floats(0, 1), st.sampled_from(["linear", "cosine"]))
-def test_the_rate_warms_up_and_falls_to_its_minimum(steps: int, warmup: int, minimum: float, name: str) -> None:
-    computed = schedule(name, steps + warmup + 5, lr=2.0, steps=steps, warmup_steps=warmup, minimum=minimum)
+def test_the_rate_warms_up_and_falls_to_its_minimum(
+    steps: int, warmup: int, minimum: float, name: str
+) -> None:
+    computed = schedule(
+        name, steps + warmup + 5, lr=2.0, steps=steps, warmup_steps=warmup, minimum=minimum
+    )
     assert computed[:warmup] == pytest.approx([2.0 * (step + 1) / warmup for step in range(warmup)])
     falling = computed[warmup:]
     assert falling[0] == 2.0
@@ -74,7 +84,9 @@ def test_the_rate_warms_up_and_falls_to_its_minimum(steps: int, warmup: int, min
 
 
 def test_linear_is_a_line() -> None:
-    assert schedule("linear", 6, steps=6, warmup_steps=2) == pytest.approx([0.5, 1.0, 1.0, 0.75, 0.5, 0.25])
+    assert schedule("linear", 6, steps=6, warmup_steps=2) == pytest.approx(
+        [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]
+    )
 
 
 def test_constant_warms_up() -> None:
@@ -97,7 +109,10 @@ class Rates(lightning.Callback):
         self.steps: list[float] = []
 
     def on_before_optimizer_step(
-        self, trainer: lightning.Trainer, module: lightning.LightningModule, optimizer: torch.optim.Optimizer
+        self,
+        trainer: lightning.Trainer,
+        module: lightning.LightningModule,
+        optimizer: torch.optim.Optimizer,
     ) -> None:
         self.steps.append(optimizer.param_groups[0]["lr"])
 
@@ -106,11 +121,15 @@ class Rates(lightning.Callback):
 def fit(network: Callable[..., Seq2Seq], prepared: Path) -> Callable[..., list[float]]:
     """``fit(schedule, **trainer)``: the learning rate of each step."""
 
-    def run(name: str, **options: Any) -> list[float]:  # noqa: ANN401 - Lightning's arguments
+    def run(name: str, **options: Any) -> list[float]:
         component = {"name": "sgd", "lr": 1.0, "schedule": {"name": name}}
-        module = dialog.DialogModule(network(encoder="transformer", vocabulary=400), padding=PAD, optimizer=component)
+        module = dialog.DialogModule(
+            network(encoder="transformer", vocabulary=400), padding=PAD, optimizer=component
+        )
         rates = Rates()
-        quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+        quiet = dict.fromkeys(
+            ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False
+        )
         trainer = lightning.Trainer(
             accelerator="cpu", devices=1, limit_val_batches=0, callbacks=[rates], **quiet, **options
         )
@@ -136,13 +155,25 @@ def test_the_trainer_gives_the_number_of_steps(
 
 
 def test_an_unknown_number_of_steps_is_an_error(fit: Callable[..., list[float]]) -> None:
-    with pytest.raises(UserError, match=r"^cosine: the number of training steps is unknown; set steps, or trainer"):
+    with pytest.raises(
+        UserError, match=r"^cosine: the number of training steps is unknown; set steps, or trainer"
+    ):
         fit("cosine", max_epochs=-1, max_time="00:00:00:01")
     assert math.isclose(fit("cosine", max_epochs=-1, max_steps=2)[1], 0.5)
 
 
 def test_inverse_square_root_from_a_start_by_hand() -> None:
-    expected = [0.1, 0.1 + 0.9 / 4, 0.1 + 0.9 / 2, 0.1 + 0.9 * 3 / 4, 1.0, (4 / 5) ** 0.5, (4 / 6) ** 0.5]
-    assert schedule("inverse_sqrt", 7, warmup_steps=4, start=0.1) == pytest.approx(expected, rel=1e-12)
+    expected = [
+        0.1,
+        0.1 + 0.9 / 4,
+        0.1 + 0.9 / 2,
+        0.1 + 0.9 * 3 / 4,
+        1.0,
+        (4 / 5) ** 0.5,
+        (4 / 6) ** 0.5,
+    ]
+    assert schedule("inverse_sqrt", 7, warmup_steps=4, start=0.1) == pytest.approx(
+        expected, rel=1e-12
+    )
     with pytest.raises(UserError, match="start is a fraction"):
         schedule("inverse_sqrt", 1, start=2.0)

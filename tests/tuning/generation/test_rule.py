@@ -37,12 +37,17 @@ def test_selected_setting(text: str, place: int) -> None:
 
 
 def test_rule_in_words() -> None:
-    words = parse_rule("f1 if  distinct_2 >= 0.5 human and repetition_3 <= 0.1", NAMES).describe(HUMAN)
-    assert words == (
-        "the highest F1 among the settings with Distinct-2 of at least 0.4000 (0.5 of the references' 0.8000) and "
-        "Repeated 3-gram of at most 10.0 %"
+    words = parse_rule("f1 if  distinct_2 >= 0.5 human and repetition_3 <= 0.1", NAMES).describe(
+        HUMAN
     )
-    assert parse_rule("repetition_3", NAMES).describe(HUMAN) == "the lowest Repeated 3-gram of all settings"
+    assert (
+        words == "the highest F1 among the settings with Distinct-2 of at least 0.4000 (0.5 of the"
+        " references' 0.8000) and Repeated 3-gram of at most 10.0 %"
+    )
+    assert (
+        parse_rule("repetition_3", NAMES).describe(HUMAN)
+        == "the lowest Repeated 3-gram of all settings"
+    )
 
 
 @pytest.mark.parametrize(
@@ -62,7 +67,14 @@ def test_invalid_rule(text: str, message: str) -> None:
 
 
 def test_frontier_has_the_points_that_none_exceeds() -> None:
-    assert on_frontier([(1, 5), (2, 4), (2, 4), (2, 3), (1, 4), (3, 1)]) == [True, True, True, False, False, True]
+    assert on_frontier([(1, 5), (2, 4), (2, 4), (2, 3), (1, 4), (3, 1)]) == [
+        True,
+        True,
+        True,
+        False,
+        False,
+        True,
+    ]
 
 
 def test_the_name_of_a_setting_cannot_control_the_terminal() -> None:

@@ -22,28 +22,34 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 class BuiltinDialogues:
-    """Generate short English task and small-talk dialogues whose later turns ask for facts of earlier ones.
+    """Generate short English task and small-talk dialogues whose later turns ask for facts of
+    earlier ones.
 
-    Two speakers alternate: an opening of 2 or 3 turns states facts (a name, a time, a dish, a count, ...); two
-    questions follow, each with its answer. An answer is a function of the turns before it (of 6 turns, or more with the
-    settings below), so the correct reply is unique. Its `copies` point to the turns that state its facts.
+    Two speakers alternate: an opening of 2 or 3 turns states facts (a name, a time, a dish, a
+    count, ...); two questions follow, each with its answer. An answer is a function of the turns
+    before it (of 6 turns, or more with the settings below), so the correct reply is unique. Its
+    `copies` point to the turns that state its facts.
 
-    `memory`, `distractors` and `corrections` make the task harder: they add exchanges of two turns between opening and
-    questions, in random order. No value of a fact, corrected or not, is stated about another person. An answer repeats
-    the last value of its fact, and nothing else before it has that value.
+    `memory`, `distractors` and `corrections` make the task harder: they add exchanges of two turns
+    between opening and questions, in random order. No value of a fact, corrected or not, is stated
+    about another person. An answer repeats the last value of its fact, and nothing else before it
+    has that value.
 
-    The split of a dialogue is a function of its words, so no two splits share a dialogue, for any seeds, sizes and
-    settings. Within a split dialogues may repeat: 2 % of a million do, 0.09 % with `memory` 1. Dialogue i of a split
-    depends only on i, the split and the settings other than `size`.
+    The split of a dialogue is a function of its words, so no two splits share a dialogue, for any
+    seeds, sizes and settings. Within a split dialogues may repeat: 2 % of a million do, 0.09 % with
+    `memory` 1. Dialogue i of a split depends only on i, the split and the settings other than
+    `size`.
 
     Args:
-        size: Training dialogues, at least 1; validation and test each have a tenth as many, at least one.
+        size: Training dialogues, at least 1; validation and test each have a tenth as many, at
+            least one.
         seed: Seed of the generator.
         scenarios: Subjects, from `SCENARIOS`; null takes all. Fewer are learnt faster.
         memory: Exchanges of small talk, which put the facts further back.
-        distractors: Exchanges that state facts of the same kinds about others ("My boss booked six nights.").
-        corrections: Probability that a fact is corrected ("Sorry, I booked four nights."), and that the correction is
-            corrected once more.
+        distractors: Exchanges that state facts of the same kinds about others ("My boss booked six
+            nights.").
+        corrections: Probability that a fact is corrected ("Sorry, I booked four nights."), and that
+            the correction is corrected once more.
 
     Raises:
         UserError: a number is out of range, or a scenario is unknown.
@@ -63,8 +69,9 @@ class BuiltinDialogues:
             raise UserError(f"corpus builtin: size is {size}; set it to 1 or more")
         if min(memory, distractors) < 0 or not 0 <= corrections <= 1:
             raise UserError(
-                f"corpus builtin: memory is {memory}, distractors {distractors}, corrections {corrections}; "
-                "set memory and distractors to 0 or more, corrections to a probability from 0 to 1"
+                f"corpus builtin: memory is {memory}, distractors {distractors}, corrections"
+                f" {corrections}; set memory and distractors to 0 or more, corrections to a"
+                " probability from 0 to 1"
             )
         self.size = size
         self.seed = seed
@@ -79,8 +86,14 @@ class BuiltinDialogues:
         return (self._dialogue(split, index) for index in range(sizes[split]))
 
     def fingerprint(self) -> Mapping[str, str]:
-        """Return the settings and the generator's version; settings that add no turn are left out."""
-        settings = {"size": str(self.size), "seed": str(self.seed), "scenarios": " ".join(self.scenarios)}
+        """Return the settings and the generator's version; settings that add no turn are left
+        out.
+        """
+        settings = {
+            "size": str(self.size),
+            "seed": str(self.seed),
+            "scenarios": " ".join(self.scenarios),
+        }
         added = {name: str(value) for name, value in self.interlude._asdict().items() if value}
         return {"generator": f"builtin {VERSION}", **settings, **added}
 
@@ -90,8 +103,13 @@ class BuiltinDialogues:
             name = draw(random, self.scenarios)
             lines = write(SCENARIOS[name], self.interlude, random)
             texts = [words.format_map(values) for words, values in lines]
-            if _split(texts) == split:  # nine in ten draws fail for a small split, so copies are computed after
-                return Dialogue(f"{split}-{index}", _turns(SCENARIOS[name].speakers, lines, texts), {"scenario": name})
+            # nine in ten draws fail for a small split, so copies are computed after
+            if _split(texts) == split:
+                return Dialogue(
+                    f"{split}-{index}",
+                    _turns(SCENARIOS[name].speakers, lines, texts),
+                    {"scenario": name},
+                )
 
 
 def _split(texts: Sequence[str]) -> str:
@@ -99,12 +117,18 @@ def _split(texts: Sequence[str]) -> str:
     return _BUCKETS[zlib.crc32(words.encode()) % len(_BUCKETS)]
 
 
-def _turns(speakers: Sequence[str], lines: Sequence[Line], texts: Sequence[str]) -> tuple[Turn, ...]:
-    """Return the turns; every second line after the first question is an answer, with copies of earlier facts."""
+def _turns(
+    speakers: Sequence[str], lines: Sequence[Line], texts: Sequence[str]
+) -> tuple[Turn, ...]:
+    """Return the turns; every second line after the first question is an answer, with copies of
+    earlier facts.
+    """
     first = len(lines) - 2 * QUESTIONS
     copies: list[tuple[Copy, ...]] = [()] * len(lines)
     for number in range(first + 1, len(lines), 2):
-        copies[number] = tuple(_copy(slot, lines[number], lines[:first]) for slot in slots(lines[number].words))
+        copies[number] = tuple(
+            _copy(slot, lines[number], lines[:first]) for slot in slots(lines[number].words)
+        )
     return tuple(map(Turn, cycle(speakers), texts, copies))
 
 

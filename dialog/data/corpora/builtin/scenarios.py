@@ -1,8 +1,9 @@
 """Texts of the built-in corpus: the scenarios' lines and the values of their slots.
 
-A slot in braces takes a value of the kind that it is named after. A final digit 2 marks the second fact of a kind, 3 a
-fact about another person. A value never begins a sentence, so it has the same tokens in every line. Lines that harder
-settings add contain no word that could answer a question of the scenario.
+A slot in braces takes a value of the kind that it is named after. A final digit 2 marks the second
+fact of a kind, 3 a fact about another person. A value never begins a sentence, so it has the same
+tokens in every line. Lines that harder settings add contain no word that could answer a question of
+the scenario.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ Exchange = tuple[str, str]
 class Scenario(NamedTuple):
     """Two alternating speakers, the lines that state facts, and the questions about these facts.
 
-    `opening` lists the phrasings of each of the first turns; all phrasings of a turn have the same slots. The speaker
-    of the next turn asks the questions. Each question is paired with its answer, so its wording determines the
-    answer's.
+    `opening` lists the phrasings of each of the first turns; all phrasings of a turn have the same
+    slots. The speaker of the next turn asks the questions. Each question is paired with its answer,
+    so its wording determines the answer's.
 
-    Harder settings add exchanges between opening and questions: `asides` about other people, and `corrections`, which
-    restate a fact. The first corrections are the asking speaker's, the second the other's, each of facts that the same
-    speaker stated. After added exchanges, `back` introduces the first question.
+    Harder settings add exchanges between opening and questions: `asides` about other people, and
+    `corrections`, which restate a fact. The first corrections are the asking speaker's, the second
+    the other's, each of facts that the same speaker stated. After added exchanges, `back`
+    introduces the first question.
     """
 
     speakers: tuple[str, str]
@@ -78,17 +80,24 @@ SMALL_TALK: tuple[Exchange, ...] = (
 """Exchanges, for either speaker, that state no fact of any question."""
 
 _WORDS = {
-    "name": "Adam Alice Anna Boris Clara David Elena Emma Felix Grace Hugo Ida Ivan Julia Laura Leo Maria Martin Nina "
-    "Oscar Paul Rosa Simon Vera",
+    "name": (
+        "Adam Alice Anna Boris Clara David Elena Emma Felix Grace Hugo Ida Ivan Julia Laura Leo"
+        " Maria Martin Nina Oscar Paul Rosa Simon Vera"
+    ),
     "time": "one two three four five six seven eight nine ten eleven twelve",
     "count": "two three four five six seven eight nine ten eleven twelve",
     "day": "Monday Tuesday Wednesday Thursday Friday Saturday Sunday",
-    "dish": "burger curry dumplings goulash lasagne noodles omelette pancakes pasta pizza risotto salad salmon soup "
-    "stew trout",
+    "dish": (
+        "burger curry dumplings goulash lasagne noodles omelette pancakes pasta pizza risotto salad"
+        " salmon soup stew trout"
+    ),
     "drink": "beer cider cocoa coffee juice lemonade milk tea water wine",
     "place": "beach bridge castle garden harbour lake library market museum park theatre zoo",
     "colour": "black blue brown green grey pink purple red white yellow",
-    "person": "boss classmate coach colleague cousin dentist doctor flatmate lawyer manager tailor teacher",
+    "person": (
+        "boss classmate coach colleague cousin dentist doctor flatmate lawyer manager tailor"
+        " teacher"
+    ),
     "item": "bag book camera coat hat jacket phone scarf wallet watch",
 }
 
@@ -123,7 +132,11 @@ SCENARIOS: dict[str, Scenario] = {
         ),
         (
             ("I need {count} seats.", "please put my table under {name}."),
-            ("you should come on {day}.", "you should come at {time}.", "the band plays at {time2}."),
+            (
+                "you should come on {day}.",
+                "you should come at {time}.",
+                "the band plays at {time2}.",
+            ),
         ),
         "Back to my table.",
     ),
@@ -151,7 +164,10 @@ SCENARIOS: dict[str, Scenario] = {
             ("My {person} has breakfast at {time3}.", "That is no trouble at all."),
             ("Did my {person} arrive?", "Yes, {name3} arrived at {time3}."),
             ("Do you live in the hotel?", "No, but my {person} lives in the {colour3} room."),
-            ("My {person} {name3} was here for {count3} nights.", "I hope the bed was comfortable."),
+            (
+                "My {person} {name3} was here for {count3} nights.",
+                "I hope the bed was comfortable.",
+            ),
         ),
         (
             ("I booked {count} nights.", "I booked under {name}."),
@@ -176,20 +192,31 @@ SCENARIOS: dict[str, Scenario] = {
             ("My {person} lost a {colour3} {item3}.", "That is a pity."),
             ("My {person} found a {item3} on {day3}.", "I hope the owner came."),
             ("My {person} works at the {place3}.", "That must be a nice job."),
-            ("Has this happened to you before?", "No, but my {person} lost a {item3} at the {place3}."),
+            (
+                "Has this happened to you before?",
+                "No, but my {person} lost a {item3} at the {place3}.",
+            ),
             ("Were you alone?", "No, my {person} was with me and had a {colour3} {item3}."),
             ("Did anybody help you?", "Yes, my {person} went to the {place3} on {day3}."),
         ),
         (
             (),
-            ("I lost my {item}.", "what I lost was {colour}.", "I was at the {place}.", "I lost it on {day}."),
+            (
+                "I lost my {item}.",
+                "what I lost was {colour}.",
+                "I was at the {place}.",
+                "I lost it on {day}.",
+            ),
         ),
         "Now back to you.",
     ),
     "dinner": Scenario(
         ("guest", "friend"),
         (
-            ("I will have the {dish} and some {drink}.", "I will have some {drink} and the {dish}."),
+            (
+                "I will have the {dish} and some {drink}.",
+                "I will have some {drink} and the {dish}.",
+            ),
             ("For me the {dish2} and some {drink2}.", "For me some {drink2} and the {dish2}."),
         ),
         (
@@ -217,7 +244,10 @@ SCENARIOS: dict[str, Scenario] = {
             ("Hello, how was your weekend?", "Hello, did you have a nice weekend?"),
             (
                 "On Saturday I met {name} at the {place}. On Sunday I met {name2} at the {place2}.",
-                "On Saturday I was at the {place} with {name}. On Sunday I was at the {place2} with {name2}.",
+                (
+                    "On Saturday I was at the {place} with {name}. On Sunday I was at the {place2}"
+                    " with {name2}."
+                ),
             ),
         ),
         (
@@ -250,7 +280,10 @@ SCENARIOS: dict[str, Scenario] = {
             ("Hello, do you have pets?", "I love animals. And you?"),
             (
                 "My cat {name} is {count} years old. My dog {name2} is {count2} years old.",
-                "I have a cat called {name}, who is {count}, and a dog called {name2}, who is {count2}.",
+                (
+                    "I have a cat called {name}, who is {count}, and a dog called {name2}, who is"
+                    " {count2}."
+                ),
             ),
         ),
         (

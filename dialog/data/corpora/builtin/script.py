@@ -45,7 +45,9 @@ class Interlude(NamedTuple):
 
 
 def write(scenario: Scenario, interlude: Interlude, random: Random) -> list[Line]:
-    """Draw all lines of a dialogue: the opening, the interlude, and the questions with their answers."""
+    """Draw all lines of a dialogue: the opening, the interlude, and the questions with their
+    answers.
+    """
     values = _facts(scenario, random)
     lines = [Line(draw(random, phrasings), values) for phrasings in scenario.opening]
     start = ""
@@ -55,7 +57,9 @@ def write(scenario: Scenario, interlude: Interlude, random: Random) -> list[Line
         start = f"{scenario.back} "
     used: set[str] = set()
     for _ in range(QUESTIONS):
-        question, answer = draw(random, [pair for pair in scenario.questions if used.isdisjoint(slots(pair[1]))])
+        question, answer = draw(
+            random, [pair for pair in scenario.questions if used.isdisjoint(slots(pair[1]))]
+        )
         start = f"{draw(random, REACTIONS)} " if used else start
         lines += Line(start + question, values), Line(answer, values)
         used.update(slots(question), slots(answer))
@@ -70,7 +74,8 @@ def slots(words: str) -> tuple[str, ...]:
 
 def draw(random: Random, options: Sequence[Option]) -> Option:
     """Draw one of the options, all equally likely."""
-    return options[int(random.random() * len(options))]  # Random.random alone is equal in all Python versions
+    # Random.random alone is equal in all Python versions
+    return options[int(random.random() * len(options))]
 
 
 def _facts(scenario: Scenario, random: Random) -> dict[str, str]:
@@ -92,7 +97,9 @@ def _unused(slot: str, used: set[str], random: Random) -> str:
     return value
 
 
-def _between(scenario: Scenario, interlude: Interlude, facts: Mapping[str, str], random: Random) -> list[Line]:
+def _between(
+    scenario: Scenario, interlude: Interlude, facts: Mapping[str, str], random: Random
+) -> list[Line]:
     """Draw the exchanges between opening and questions, in random order.
 
     Corrections are drawn before the asides, which use no value that a fact has at any point.
@@ -120,19 +127,27 @@ def _corrections(
                 if random.random() >= chance:
                     break
                 words = f"{draw(random, SORRY)} {line}"
-                exchange = (words, draw(random, CONSENT)) if asker else (draw(random, CHECKS), words)
-                exchanges.append((exchange, {slot: _unused(slot, used, random) for slot in slots(line)}))
+                exchange = (
+                    (words, draw(random, CONSENT)) if asker else (draw(random, CHECKS), words)
+                )
+                exchanges.append(
+                    (exchange, {slot: _unused(slot, used, random) for slot in slots(line)})
+                )
     return exchanges
 
 
-def _asides(scenario: Scenario, count: int, used: set[str], random: Random) -> list[tuple[Exchange, dict[str, str]]]:
+def _asides(
+    scenario: Scenario, count: int, used: set[str], random: Random
+) -> list[tuple[Exchange, dict[str, str]]]:
     """Draw exchanges about other people; a person occurs again only after all others."""
     people = _deal(random, VALUES["person"], count)
     exchanges: list[tuple[Exchange, dict[str, str]]] = []
     for exchange, person in zip(_deal(random, scenario.asides, count), people, strict=True):
         taken = set(used)  # two people may share a fact
         names = [slot for words in exchange for slot in slots(words) if slot != "person"]
-        exchanges.append((exchange, {"person": person, **{slot: _unused(slot, taken, random) for slot in names}}))
+        exchanges.append(
+            (exchange, {"person": person, **{slot: _unused(slot, taken, random) for slot in names}})
+        )
     return exchanges
 
 

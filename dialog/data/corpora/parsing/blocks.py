@@ -17,7 +17,9 @@ Block = list[tuple[str, T]]
 
 MOST_TURNS = 100_000
 MOST_CHARACTERS = LONGEST_LINE
-"""A block beyond either limit lacks its separators and is malformed; its items are not kept in memory."""
+"""A block beyond either limit lacks its separators and is malformed; its items are not kept in
+memory.
+"""
 
 
 def block_records(
@@ -32,9 +34,14 @@ def block_records(
 
     def parse_bounded(sized: tuple[Block[T], int], place: str) -> Dialogue | None:
         block, size = sized
-        for count, limit, unit in ((len(block), MOST_TURNS, "lines"), (size, MOST_CHARACTERS, "characters")):
+        for count, limit, unit in (
+            (len(block), MOST_TURNS, "lines"),
+            (size, MOST_CHARACTERS, "characters"),
+        ):
             if count > limit:
-                raise UserError(f"{place}: a dialogue of more than {limit:,} {unit}; check the corpus's format")
+                raise UserError(
+                    f"{place}: a dialogue of more than {limit:,} {unit}; check the corpus's format"
+                )
         return parse(block, place)
 
     return records(_blocks(items, begins), parse_bounded)
@@ -43,13 +50,16 @@ def block_records(
 def _blocks(
     items: Iterable[tuple[str, T]], begins: Callable[[Block[T], T], bool]
 ) -> Iterator[tuple[str, tuple[Block[T], int]]]:
-    """Yield (place, (block, characters)); beyond the limits only the last item is kept, for `begins`."""
+    """Yield (place, (block, characters)); beyond the limits only the last item is kept, for
+    `begins`.
+    """
     block: Block[T] = []
     size = 0
     for place, item in items:
         if block and begins(block, item):
             yield block[0][0], (block, size)
-            block, size = [], 0
+            block = []
+            size = 0
         del block[MOST_TURNS:]
         if size > MOST_CHARACTERS:
             block[-1] = block[0]

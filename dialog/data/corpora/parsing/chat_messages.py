@@ -23,7 +23,8 @@ def parse_chat(
     Args:
         messages: The messages in order.
         place: file:line of the chat.
-        parse: Returns (role, text) of a message, given its place; with the role None, speakers "A" and "B" alternate.
+        parse: Returns (role, text) of a message, given its place; with the role None, speakers "A"
+            and "B" alternate.
 
     Raises:
         UserError: a tool's message, or a message of `FACT_ROLES` after the first turn.
@@ -45,7 +46,8 @@ def parse_chat(
 
 
 def content_text(message: Mapping[str, Json], where: str) -> str:
-    """Return a message's content; a list of `{"type": "text", "text": str}` is joined by line feeds.
+    """Return a message's content; a list of `{"type": "text", "text": str}` is joined by line
+    feeds.
 
     Raises:
         UserError: the content is not text, or the message has one of `NON_TEXT_KEYS`.
@@ -55,10 +57,14 @@ def content_text(message: Mapping[str, Json], where: str) -> str:
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
-        raise UserError(f"{where}: its content is {type(content).__name__}, not text; write it in quotes")
+        raise UserError(
+            f"{where}: its content is {type(content).__name__}, not text; write it in quotes"
+        )
     types = [part["type"] for part in content if part["type"] != "text"]
     if types:
-        raise UserError(f"{where} has a part of type {types[0]!r}; only text is supported: remove the dialogue")
+        raise UserError(
+            f"{where} has a part of type {types[0]!r}; only text is supported: remove the dialogue"
+        )
     return "\n".join(part["text"] for part in content)
 
 

@@ -20,7 +20,8 @@ def require_path(path: Path | None, corpus: str, content: str) -> Path:
     """
     if path is None:
         raise UserError(
-            f"{corpus} needs {content}: set data.path=DIR, or DIALOG_DATA to the folder that holds a folder {corpus}"
+            f"{corpus} needs {content}: set data.path=DIR, or DIALOG_DATA to the folder that holds"
+            f" a folder {corpus}"
         )
     return Path(path)
 
@@ -38,7 +39,8 @@ class SplitFiles:
 
     Args:
         path: The folder or the file.
-        suffixes: Suffixes that the files in the folder may have; a split may have a file with only one of them.
+        suffixes: Suffixes that the files in the folder may have; a split may have a file with only
+            one of them.
         hint: Expected content of a file, for error messages.
         names: File names of the splits, without the suffix.
     """
@@ -75,9 +77,14 @@ class SplitFiles:
             require_file(self.path, self.hint)
             return self.path
         name = self.names[SPLITS.index(split)]
-        suffixes = [suffix for suffix in self.suffixes if self._holds(name + suffix)] or [self.suffixes[0]]
+        suffixes = [suffix for suffix in self.suffixes if self._holds(name + suffix)] or [
+            self.suffixes[0]
+        ]
         if len(suffixes) > 1:
-            raise UserError(f"{self.path} holds {name + suffixes[0]} and {name + suffixes[1]}; remove one of them")
+            raise UserError(
+                f"{self.path} holds {name + suffixes[0]} and {name + suffixes[1]}; remove one of"
+                " them"
+            )
         return find_file(self.path, name + suffixes[0], self.hint)
 
     def _holds(self, name: str) -> bool:

@@ -14,15 +14,22 @@ from dialog.data.reading.json_text import Json, json_members, no_members_error
 from dialog.errors import UserError
 
 
-def json_files_records(paths: Iterable[Path], parse: Callable[[str, Json, str], Dialogue | None]) -> Iterator[Entry]:
-    """Yield `json_records` of each file; the first dialogue after a gap in the files' numbers gets a warning.
+def json_files_records(
+    paths: Iterable[Path], parse: Callable[[str, Json, str], Dialogue | None]
+) -> Iterator[Entry]:
+    """Yield `json_records` of each file; the first dialogue after a gap in the files' numbers gets
+    a warning.
 
     `data_00.json` and `data_02.json` have a gap.
     """
     last = ""
     for path in paths:
         name = stem(path)
-        warning = f"no file between {last} and {name}; download the corpus again" if _is_gap(last, name) else ""
+        warning = (
+            f"no file between {last} and {name}; download the corpus again"
+            if _is_gap(last, name)
+            else ""
+        )
         for entry in json_records(path, parse):
             if warning and isinstance(entry, Dialogue):
                 yield with_warning(entry, warning)
@@ -33,14 +40,21 @@ def json_files_records(paths: Iterable[Path], parse: Callable[[str, Json, str], 
 
 
 def _is_gap(name: str, following: str) -> bool:
-    """Return whether two names are equal but for a last number, and the numbers differ by more than 1."""
+    """Return whether two names are equal but for a last number, and the numbers differ by more than
+    1.
+    """
     start = following.rstrip(digits)
     numbers = name[len(start) :], following[len(start) :]
-    return name.startswith(start) and all(map(str.isdecimal, numbers)) and int(numbers[1]) - int(numbers[0]) > 1
+    return (
+        name.startswith(start)
+        and all(map(str.isdecimal, numbers))
+        and int(numbers[1]) - int(numbers[0]) > 1
+    )
 
 
 def json_records(path: Path, parse: Callable[[str, Json, str], Dialogue | None]) -> Iterator[Entry]:
-    """Yield `records` of `parse(key, value, place)` for each member; an array's keys are "1", "2", ...
+    """Yield `records` of `parse(key, value, place)` for each member; an array's keys are "1", "2",
+    ...
 
     Raises:
         UserError: as `json_members`, or the file has no members.

@@ -15,7 +15,8 @@ R = TypeVar("R")
 
 
 def byte_lines(path: Path, encoding: str | None = None) -> Iterator[tuple[str, bytes]]:
-    """Yield (file:line, line with its end), without a byte order mark; with `encoding`, converted from it to UTF-8.
+    """Yield (file:line, line with its end), without a byte order mark; with `encoding`, converted
+    from it to UTF-8.
 
     Raises:
         UserError: the file is empty, or UTF-16 without that `encoding`.
@@ -23,7 +24,9 @@ def byte_lines(path: Path, encoding: str | None = None) -> Iterator[tuple[str, b
     number = 0
     for number, raw in enumerate(raw_lines(path, encoding), start=1):
         if number == 1 and raw.startswith(UTF16_MARKS):
-            raise UserError(f"{path} is UTF-16; convert it to UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW")
+            raise UserError(
+                f"{path} is UTF-16; convert it to UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW"
+            )
         yield f"{path}:{number}", raw.removeprefix(BYTE_ORDER_MARK) if number == 1 else raw
     if number == 0:
         raise UserError(f"{path} is empty; it should hold dialogues")
@@ -43,7 +46,8 @@ def text_lines(path: Path, encoding: str | None = None) -> Iterator[tuple[str, s
 def line_records(
     path: Path, parse: Callable[[str, str], R | None], encoding: str | None = None
 ) -> Iterator[R | Malformed]:
-    """Yield `records` of the lines of a file, without their ends; a line that does not decode is malformed.
+    """Yield `records` of the lines of a file, without their ends; a line that does not decode is
+    malformed.
 
     Blank lines are skipped.
     """
@@ -54,7 +58,8 @@ def line_records(
 def decode_line(raw: bytes, place: str, encoding: str | None = None) -> str:
     """Decode a line and remove its LF or CRLF; other Unicode line separators are text.
 
-    None is UTF-8, in a corpus without the option `encoding`; `NAME:replace` reads undecodable bytes as U+FFFD.
+    None is UTF-8, in a corpus without the option `encoding`; `NAME:replace` reads undecodable bytes
+    as U+FFFD.
 
     Raises:
         UserError: an undecodable byte, with its position, or an unknown encoding.
@@ -63,11 +68,17 @@ def decode_line(raw: bytes, place: str, encoding: str | None = None) -> str:
     try:
         line = raw.decode(name, errors or "strict")
     except UnicodeDecodeError as error:
-        option = "set data.corpus.encoding, such as cp1252 for a file of Windows, or " if encoding else ""
+        option = (
+            "set data.corpus.encoding, such as cp1252 for a file of Windows, or "
+            if encoding
+            else ""
+        )
         problem = f"byte {error.start + 1} of the line is not {name.upper()}"
         raise UserError(f"{place}: {problem}; {option}convert the file to UTF-8") from error
     except (LookupError, ValueError) as error:
-        raise UserError(f"{place}: no encoding {encoding!r} for lines of text ({error}); try utf-8") from error
+        raise UserError(
+            f"{place}: no encoding {encoding!r} for lines of text ({error}); try utf-8"
+        ) from error
     return line.removesuffix("\n").removesuffix("\r")
 
 

@@ -9,7 +9,9 @@ from dialog.data.reading.files import find_names, require_file
 from dialog.errors import UserError
 
 PATTERNS = ("{}.parquet", "{}-*.parquet", "data/{}-*.parquet", "{}/*.parquet")
-"""File names for a split: one file, the shards of a repository, the shards of the Hub's own conversion."""
+"""File names for a split: one file, the shards of a repository, the shards of the Hub's own
+conversion.
+"""
 
 
 def split_shards(path: Path, name: str) -> list[Path]:
@@ -25,7 +27,9 @@ def split_shards(path: Path, name: str) -> list[Path]:
         for shards in candidates:
             check_complete(shards)
     if len(candidates) > 1:
-        raise UserError(f"{candidates[0][0]} and {candidates[1][0]} are both there; keep one set of files")
+        raise UserError(
+            f"{candidates[0][0]} and {candidates[1][0]} are both there; keep one set of files"
+        )
     files = candidates[0] if candidates else [path / f"{name}.parquet"]
     for file in files:
         require_file(file, "it should hold dialogues as Parquet; set data.path")
@@ -33,13 +37,19 @@ def split_shards(path: Path, name: str) -> list[Path]:
 
 
 def check_complete(files: list[Path]) -> None:
-    """Raise UserError unless shards named `NAME-00000-of-00002.parquet` are complete and of one count per NAME."""
+    """Raise UserError unless shards named `NAME-00000-of-00002.parquet` are complete and of one
+    count per NAME.
+    """
     matches = (re.fullmatch(r"(.*)-\d{5}-of-(\d{5})\.parquet", str(file)) for file in files)
     pairs = [(match[1], match[2]) for match in matches if match]
-    counts, present = dict(pairs), set(files)
+    counts = dict(pairs)
+    present = set(files)
     for start, count in pairs:
         if count != counts[start]:
-            raise UserError(f"{start}-*: shards of {int(count)} and of {int(counts[start])}; keep one set of files")
+            raise UserError(
+                f"{start}-*: shards of {int(count)} and of {int(counts[start])}; keep one set of"
+                " files"
+            )
     for start, count in counts.items():
         for number in range(int(count)):
             if (file := Path(f"{start}-{number:05}-of-{count}.parquet")) not in present:

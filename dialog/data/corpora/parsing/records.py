@@ -1,4 +1,6 @@
-"""Turn records into dialogues; a record that cannot be read becomes `Malformed`, with its file and line."""
+"""Turn records into dialogues; a record that cannot be read becomes `Malformed`, with its file and
+line.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,14 @@ LONGEST_MESSAGE = 400
 """Longer messages lose their middle: they may quote a record of megabytes."""
 
 
-def records(items: Iterable[tuple[str, T]], parse: Callable[[T, str], R | None]) -> Iterator[R | Malformed]:
+def records(
+    items: Iterable[tuple[str, T]], parse: Callable[[T, str], R | None]
+) -> Iterator[R | Malformed]:
     """Yield `parse(item, place)` for each (place, item), in order; None is skipped.
 
-    An item becomes `Malformed` if `parse` raises UserError, lacks a key or meets a wrong type, or if a text, speaker,
-    id, author or warning of the dialogue is not Unicode text. More than `MANY_TURNS` turns are a warning.
+    An item becomes `Malformed` if `parse` raises UserError, lacks a key or meets a wrong type, or
+    if a text, speaker, id, author or warning of the dialogue is not Unicode text. More than
+    `MANY_TURNS` turns are a warning.
     """
     for place, item in items:
         try:
@@ -30,11 +35,21 @@ def records(items: Iterable[tuple[str, T]], parse: Callable[[T, str], R | None])
             if isinstance(record, Dialogue):
                 check_texts(record)
                 if len(record.turns) > MANY_TURNS:
-                    message = f"{place}: a dialogue of {len(record.turns):,} turns; check how its file marks dialogues"
+                    message = (
+                        f"{place}: a dialogue of {len(record.turns):,} turns; check how its file"
+                        " marks dialogues"
+                    )
                     record = cast("R", with_warning(record, message))
         except UserError as error:
             yield Malformed(shortened(str(error)))
-        except (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError) as error:
+        except (
+            AttributeError,
+            IndexError,
+            KeyError,
+            RecursionError,
+            TypeError,
+            ValueError,
+        ) as error:
             reason = f"not in this corpus's format ({type(error).__name__}: {error})"
             yield Malformed(shortened(f"{place}: {reason}; correct or remove it"))
         else:

@@ -19,27 +19,34 @@ class Utterance(NamedTuple):
     conversation: str
     reply_to: str | None
     error: str = ""
-    """Message about a malformed field, which makes the conversation malformed; the other fields are then empty."""
+    """Message about a malformed field, which makes the conversation malformed; the other fields are
+    then empty.
+    """
 
 
 def longest_chain(conversation: Sequence[Utterance], place: str) -> tuple[list[Utterance], int]:
     """Return the longest chain of replies and the number of dangling replies.
 
-    A dangling reply points to itself or outside the conversation; it starts a chain. If no utterance replies to
-    another, all are returned in file order. Of several longest chains, the one whose end comes first in the file wins.
+    A dangling reply points to itself or outside the conversation; it starts a chain. If no
+    utterance replies to another, all are returned in file order. Of several longest chains, the one
+    whose end comes first in the file wins.
 
     Raises:
         UserError: two utterances have the same id, or replies form a circle.
     """
     by_id = {utterance.id: utterance for utterance in conversation}
     if len(by_id) < len(conversation):
-        raise UserError(f"{place}: two utterances of this conversation have the same id; remove one")
+        raise UserError(
+            f"{place}: two utterances of this conversation have the same id; remove one"
+        )
     parents = {
         utterance.id: by_id[utterance.reply_to]
         for utterance in conversation
         if utterance.reply_to in by_id and utterance.reply_to != utterance.id
     }
-    dangling = sum(utterance.reply_to is not None and utterance.id not in parents for utterance in conversation)
+    dangling = sum(
+        utterance.reply_to is not None and utterance.id not in parents for utterance in conversation
+    )
     if not parents:
         return list(conversation), dangling
     ends = _deepest(conversation, {id: parent.id for id, parent in parents.items()}, place)
@@ -58,5 +65,7 @@ def _deepest(conversation: Sequence[Utterance], parents: dict[str, str], place: 
     while levels[-1]:
         levels.append([reply for id in levels[-1] for reply in replies[id]])
     if sum(map(len, levels)) < len(conversation):
-        raise UserError(f"{place}: the replies of this conversation form a circle; correct or remove it")
+        raise UserError(
+            f"{place}: the replies of this conversation form a circle; correct or remove it"
+        )
     return set(levels[-2])

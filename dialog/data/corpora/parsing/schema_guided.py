@@ -30,7 +30,9 @@ class SchemaGuidedFiles:
         return digests(self.path, (file for split in SPLITS for file in self._files(split)))
 
     def _files(self, split: str) -> list[Path]:
-        return find_files(self.path / FOLDERS[split], "dialogues_*.json", "it should hold dialogues_001.json, ...")
+        return find_files(
+            self.path / FOLDERS[split], "dialogues_*.json", "it should hold dialogues_001.json, ..."
+        )
 
 
 def _dialogue(_: str, fields: Json, place: str) -> Dialogue:

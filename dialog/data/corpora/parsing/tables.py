@@ -48,16 +48,18 @@ def table(
 ) -> Iterator[tuple[str, Row]]:
     """Yield (file:line of its start, row) for each row after the first, which names the columns.
 
-    Columns are found in any case, such as `Text` for `text`, and the keys of the rows are then those of `columns`. The
-    delimiter None is the first of comma, semicolon and tab with which the first row names all columns, else a comma.
+    Columns are found in any case, such as `Text` for `text`, and the keys of the rows are then
+    those of `columns`. The delimiter None is the first of comma, semicolon and tab with which the
+    first row names all columns, else a comma.
 
-    Cells are separated as in Python's `csv`: quoted cells may hold the delimiter and line ends. Blank rows are skipped.
-    If quotes are wrong, or a row of several lines does not have the width of the first row, only the line on which it
-    starts is malformed, and the next line is read as a row.
+    Cells are separated as in Python's `csv`: quoted cells may hold the delimiter and line ends.
+    Blank rows are skipped. If quotes are wrong, or a row of several lines does not have the width
+    of the first row, only the line on which it starts is malformed, and the next line is read as a
+    row.
 
     Raises:
-        UserError: the first row cannot be read or does not name each of `columns` once; or wrong quotes make more text
-            be read again than `MOST_REREAD` allows.
+        UserError: the first row cannot be read or does not name each of `columns` once; or wrong
+            quotes make more text be read again than `MOST_REREAD` allows.
     """
     rows = _rows(path, delimiter or _delimiter(path, columns, quotes, encoding), quotes, encoding)
     place, names, problem = next(rows)
@@ -68,10 +70,16 @@ def table(
         if names.count(column) != 1:
             count = "more than one" if column in names else "no"
             problem = f"{count} column {column!r} among {', '.join(names)}"
-            raise UserError(shortened(f"{place}: {problem}; the first row should name it once (see data.corpus)"))
+            raise UserError(
+                shortened(
+                    f"{place}: {problem}; the first row should name it once (see data.corpus)"
+                )
+            )
     for place, values, problem in rows:
         if values and not problem and len(values) != len(names):
-            problem = f"{len(values)} columns, but {len(names)} names in the first row; correct the row"
+            problem = (
+                f"{len(values)} columns, but {len(names)} names in the first row; correct the row"
+            )
         if problem:
             yield place, RowError(f"{place}: {problem}", dict(zip(names, values, strict=False)))
         elif values:
@@ -94,12 +102,16 @@ def _delimiter(path: Path, columns: Sequence[str], quotes: bool, encoding: str |
 
 
 def _in_case_of(columns: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Return the names; one that equals a missing column but for case and outer white space is that column."""
+    """Return the names; one that equals a missing column but for case and outer white space is that
+    column.
+    """
     missing = {column.casefold(): column for column in columns if column not in names}
     return [missing.get(name.strip().casefold(), name) for name in names]
 
 
-def _rows(path: Path, delimiter: str, quotes: bool, encoding: str | None) -> Iterator[tuple[str, list[str], str]]:
+def _rows(
+    path: Path, delimiter: str, quotes: bool, encoding: str | None
+) -> Iterator[tuple[str, list[str], str]]:
     """Yield (file:line, cells, "") or (file:line, cells of the first line, problem)."""
     csv.field_size_limit(2**31 - 1)  # lines and rows have limits of their own
     lines = (line + "\n" for _, line in text_lines(path, encoding))
@@ -121,11 +133,17 @@ def _rows(path: Path, delimiter: str, quotes: bool, encoding: str | None) -> Ite
                 raise csv.Error(f"{len(row)} columns, but {width} names in the first row")
         except csv.Error as error:
             problem = "a quote is not closed" if "unexpected end" in str(error) else str(error)
-            yield place, _first_line_cells(first, split), f"{problem}; correct the row or its quotes"
+            yield (
+                place,
+                _first_line_cells(first, split),
+                f"{problem}; correct the row or its quotes",
+            )
             ahead.extendleft(reversed(more))
             reread += sum(map(len, more))
             if reread > MOST_REREAD[0] + MOST_REREAD[1] * read:
-                raise UserError(f"{place}: too many rows of this table have wrong quotes; correct them") from error
+                raise UserError(
+                    f"{place}: too many rows of this table have wrong quotes; correct them"
+                ) from error
         else:
             number += len(more)
             yield place, row, ""
@@ -140,7 +158,9 @@ def _first_line_cells(line: str, split: Callable[..., list[str]]) -> list[str]:
 
 
 def _following(ahead: deque[str], lines: Iterator[str], more: list[str]) -> Iterator[str]:
-    """Yield the lines after a row's first, from `ahead`, then from `lines`, and append them to `more`."""
+    """Yield the lines after a row's first, from `ahead`, then from `lines`, and append them to
+    `more`.
+    """
     size = 0
     while size < LONGEST_ROW and (line := ahead.popleft() if ahead else next(lines, None)):
         size += len(line)

@@ -1,4 +1,6 @@
-"""Check that the id of a dialogue is not empty, and that its texts are strings of whole Unicode characters."""
+"""Check that the id of a dialogue is not empty, and that its texts are strings of whole Unicode
+characters.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,13 @@ from dialog.errors import UserError
 
 
 def check_texts(dialogue: Dialogue) -> None:
-    """Raise UserError if the id is empty, or a text, speaker, id, author or warning no text or half a character."""
+    """Raise UserError if the id is empty, or a text, speaker, id, author or warning no text or half
+    a character.
+    """
     if dialogue.id == "":
-        raise UserError(f"{dialogue.place}: the id of this dialogue is empty; give each dialogue its own id")
+        raise UserError(
+            f"{dialogue.place}: the id of this dialogue is empty; give each dialogue its own id"
+        )
     turns = (*dialogue.turns, *dialogue.facts)
     meta = [text for key in ("author", WARNING) if isinstance(text := dialogue.meta.get(key), str)]
     texts = [dialogue.id, *[turn.speaker for turn in turns], *[turn.text for turn in turns], *meta]
@@ -27,4 +33,6 @@ def _check_text(text: object, place: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         surrogate = f"\\u{ord(text[error.start]):04x}"
-        raise UserError(f"{place}: holds half a character ({surrogate}); write both surrogates") from error
+        raise UserError(
+            f"{place}: holds half a character ({surrogate}); write both surrogates"
+        ) from error

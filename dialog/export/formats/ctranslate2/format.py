@@ -10,10 +10,10 @@ import tokenizers
 
 from dialog.data.tokenizers.tokenizer import EOS, Tokenizer
 from dialog.errors import UserError
-from dialog.export.contract import Exported, Format, Tokens
+from dialog.export.format import Exported, Format, Tokens
 from dialog.export.formats.ctranslate2.specification import POSITIONS, specification
 from dialog.export.formats.ctranslate2.usage import EMPTY_CONTEXT, EMPTY_CONTEXT_LENGTH, usage
-from dialog.export.settings import table_length
+from dialog.export.model_settings import table_length
 from dialog.models.seq2seq import Seq2Seq
 from dialog.runs.run import Run
 
@@ -24,8 +24,8 @@ ADVICE = "use --format onnx"
 class CTranslate2(Format):
     """Transformer encoder, Transformer decoder and vocabulary head, with every setting of theirs.
 
-    A sinusoidal table ends at the longest source, target and response of the recipe, and not before 1024 tokens; the
-    engine raises RuntimeError beyond.
+    A sinusoidal table ends at the longest source, target and response of the recipe, and not before
+    1024 tokens; the engine raises RuntimeError beyond.
     """
 
     engine = "CTranslate2"
@@ -49,7 +49,8 @@ class CTranslate2(Format):
         """Write `model.bin`, `config.json` and `shared_vocabulary.json`, in float32.
 
         Raises:
-            UserError: CTranslate2, which reads and writes tokens as text, cannot tell two tokens apart.
+            UserError: CTranslate2, which reads and writes tokens as text, cannot tell two tokens
+                apart.
         """
         spec = specification(run.model, vocabulary(run.tokenizer), table_length(run.recipe))
         spec.save(str(folder))
@@ -59,7 +60,9 @@ class CTranslate2(Format):
         return CTranslate2Network(folder)
 
     def usage(self, run: Run) -> str:
-        """Return the code that generates a response with the recipe's search, where CTranslate2 has it."""
+        """Return the code that generates a response with the recipe's search, where CTranslate2 has
+        it.
+        """
         return usage(run)
 
 
@@ -75,18 +78,29 @@ class CTranslate2Network:
             str(folder), device="cpu", compute_type="float32", inter_threads=1, intra_threads=1
         )
 
-    def log_probabilities(self, sources: Sequence[Tokens], targets: Sequence[Tokens]) -> list[list[float]]:
-        """Return log p(y_t | y_<t, source) in nats; the engine appends the end token to a target."""
+    def log_probabilities(
+        self, sources: Sequence[Tokens], targets: Sequence[Tokens]
+    ) -> list[list[float]]:
+        """Return log p(y_t | y_<t, source) in nats; the engine appends the end token to a
+        target.
+        """
         results = self.translator.score_batch(
-            self._texts(sources), self._texts([target[:-1] for target in targets]), max_batch_size=0, max_input_length=0
+            self._texts(sources),
+            self._texts([target[:-1] for target in targets]),
+            max_batch_size=0,
+            max_input_length=0,
         )
         return [list(result.log_probs) for result in results]
 
     def greedy(self, sources: Sequence[Tokens], length: int) -> list[list[int]]:
-        """Return the most probable token, step by step; sources of empty contexts are a batch of their own."""
+        """Return the most probable token, step by step; sources of empty contexts are a batch of
+        their own.
+        """
         responses: dict[int, list[int]] = {}
         for empty in (False, True):
-            places = [place for place, source in enumerate(sources) if ([*source] == [EOS]) is empty]
+            places = [
+                place for place, source in enumerate(sources) if ([*source] == [EOS]) is empty
+            ]
             results = self.translator.translate_batch(
                 self._texts([EMPTY_CONTEXT if empty else sources[place] for place in places]),
                 max_batch_size=0,  # one batch
@@ -111,15 +125,21 @@ def vocabulary(tokenizer: Tokenizer) -> list[str]:
         UserError: two tokens have the same text, or an id has no token.
     """
     library = tokenizers.Tokenizer.from_str(tokenizer.json)
-    tokens = [token for number in range(len(tokenizer)) if (token := library.id_to_token(number)) is not None]
+    tokens = [
+        token
+        for number in range(len(tokenizer))
+        if (token := library.id_to_token(number)) is not None
+    ]
     if len({*tokens}) < len(tokenizer):
         raise UserError(
-            "data.tokenizer: two tokens of the vocabulary have the same text, or an id has no token; CTranslate2 "
-            f"reads tokens as text; {ADVICE}"
+            "data.tokenizer: two tokens of the vocabulary have the same text, or an id has no"
+            f" token; CTranslate2 reads tokens as text; {ADVICE}"
         )
     return tokens
 
 
 def _check(key: str, name: str, supported: Sequence[str]) -> None:
     if name not in supported:
-        raise UserError(f"{key}: CTranslate2 supports only {', '.join(supported)}, not {name!r}; {ADVICE}")
+        raise UserError(
+            f"{key}: CTranslate2 supports only {', '.join(supported)}, not {name!r}; {ADVICE}"
+        )

@@ -1,7 +1,7 @@
 """Fill CTranslate2's specification of a Transformer with the weights of a network.
 
-Shapes: D width, I inner width of the feed-forward network, P positions, V vocabulary; a layer of O outputs and I inputs
-has the weight [O, I], here and there.
+Shapes: D width, I inner width of the feed-forward network, P positions, V vocabulary; a layer of O
+outputs and I inputs has the weight [O, I], here and there.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from dialog.data.tokenizers.tokenizer import BOS, EOS, SPECIAL_TOKENS, UNK
-from dialog.export.settings import transformer_settings
+from dialog.export.model_settings import transformer_settings
 from dialog.models.attention import MultiHeadAttention
 from dialog.models.embedding import TokenEmbedding
 from dialog.models.heads import VocabularyHead
@@ -51,13 +51,19 @@ def specification(model: Seq2Seq, vocabulary: list[str], table_length: int) -> T
         vocabulary: Text of each token, by id.
         table_length: Number of rows of a sinusoidal table.
     """
-    from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
+    from ctranslate2.specs.transformer_spec import (
+        TransformerDecoderSpec,
+        TransformerEncoderSpec,
+        TransformerSpec,
+    )
 
     source, target = (transformer_settings(model, side) for side in ("encoder", "decoder"))
-    encoder, decoder = cast("TransformerEncoder", model.encoder), cast("TransformerDecoder", model.decoder)
+    encoder = cast("TransformerEncoder", model.encoder)
+    decoder = cast("TransformerDecoder", model.decoder)
     spec = TransformerSpec(
         TransformerEncoderSpec(**arguments_of(source)),
-        TransformerDecoderSpec(**arguments_of(target), alignment_heads=target.heads),  # the mean, as our `pointer`
+        # the mean, as our `pointer`
+        TransformerDecoderSpec(**arguments_of(target), alignment_heads=target.heads),
     )
     fill_side(spec.encoder, encoder, source, model.source_embedding, table_length)
     fill_side(spec.decoder, decoder, target, model.target_embedding, table_length)
@@ -65,7 +71,9 @@ def specification(model: Seq2Seq, vocabulary: list[str], table_length: int) -> T
     spec.decoder.embeddings.weight = array(model.target_embedding.table.weight)  # [V, D]
     for layer_spec, module in zip(spec.decoder.layer, decoder.layers, strict=True):
         layer = cast("DecoderLayer", module)
-        fill_attention(layer_spec.attention, layer.cross_attention, layer.cross_residual, crosses=True)
+        fill_attention(
+            layer_spec.attention, layer.cross_attention, layer.cross_residual, crosses=True
+        )
     fill_output(spec.decoder.projection, cast("VocabularyHead", model.head))
     fill_config(spec, vocabulary, epsilon=epsilon_of(encoder))
     spec.validate()
@@ -74,7 +82,9 @@ def specification(model: Seq2Seq, vocabulary: list[str], table_length: int) -> T
 
 
 def epsilon_of(encoder: TransformerEncoder) -> float:
-    """Return what the norms add to a variance or a mean square; CTranslate2 has one number for a network."""
+    """Return what the norms add to a variance or a mean square; CTranslate2 has one number for a
+    network.
+    """
     norm = cast("EncoderLayer", encoder.layers[0]).self_residual.norm
     return cast("nn.LayerNorm | nn.RMSNorm", norm).eps or 0.0
 
@@ -91,7 +101,8 @@ def arguments_of(settings: TransformerSettings) -> dict[str, Any]:
         "rms_norm": settings.norm == "rms_norm",
         "activation": Activation[ACTIVATIONS[settings.activation]],
         "ffn_glu": settings.activation == GATED,
-        "rotary_dim": 0 if settings.positions["name"] == "rotary" else None,  # 0: the whole width of a head
+        # 0: the whole width of a head
+        "rotary_dim": 0 if settings.positions["name"] == "rotary" else None,
         "rotary_interleave": True,  # pairs of neighbours
     }
 
@@ -117,7 +128,9 @@ def fill_side(
     embedding: TokenEmbedding,
     table_length: int,
 ) -> None:
-    """Fill all that encoders and decoders have in common, except for the table of the embeddings."""
+    """Fill all that encoders and decoders have in common, except for the table of the
+    embeddings.
+    """
     spec.scale_embeddings = embedding.scale
     if settings.positions["name"] != "rotary":
         spec.position_encodings.encodings = position_table(part.positions, settings, table_length)
@@ -125,21 +138,38 @@ def fill_side(
         fill_norm(spec.layer_norm, part.norm)
     for layer_spec, module in zip(spec.layer, part.layers, strict=True):
         layer = cast("EncoderLayer | DecoderLayer", module)
-        fill_attention(layer_spec.self_attention, layer.self_attention, layer.self_residual, crosses=False)
-        fill_feed_forward(layer_spec.ffn, layer.feed_forward, layer.feed_residual, gated=settings.activation == GATED)
+        fill_attention(
+            layer_spec.self_attention, layer.self_attention, layer.self_residual, crosses=False
+        )
+        fill_feed_forward(
+            layer_spec.ffn,
+            layer.feed_forward,
+            layer.feed_residual,
+            gated=settings.activation == GATED,
+        )
 
 
-def position_table(positions: PositionEncoding, settings: TransformerSettings, length: int) -> NDArray[float32]:
-    """Return what is added at each position [P, D]: P is the length of a learned table, else ``length``."""
+def position_table(
+    positions: PositionEncoding, settings: TransformerSettings, length: int
+) -> NDArray[float32]:
+    """Return what is added at each position [P, D]: P is the length of a learned table, else
+    ``length``.
+    """
     if settings.positions["name"] == "learned":
         return array(cast("LearnedPositions", positions).table.weight)  # [P, D]
     return array(positions(torch.zeros(1, length, settings.input_size))[0])  # [P, D]
 
 
 def fill_attention(
-    spec: MultiHeadAttentionSpec, attention: MultiHeadAttention, residual: Residual, *, crosses: bool
+    spec: MultiHeadAttentionSpec,
+    attention: MultiHeadAttention,
+    residual: Residual,
+    *,
+    crosses: bool,
 ) -> None:
-    """Fill an attention and its norm: query, key and value in one layer, or the query apart if it crosses."""
+    """Fill an attention and its norm: query, key and value in one layer, or the query apart if it
+    crosses.
+    """
     projections = [attention.query, attention.key, attention.value]
     groups = [projections[:1], projections[1:]] if crosses else [projections]
     for linear, layers in zip(spec.linear, [*groups, [attention.output]], strict=True):
@@ -147,7 +177,9 @@ def fill_attention(
     fill_norm(spec.layer_norm, residual.norm)
 
 
-def fill_feed_forward(spec: FeedForwardSpec, network: nn.Module, residual: Residual, *, gated: bool) -> None:
+def fill_feed_forward(
+    spec: FeedForwardSpec, network: nn.Module, residual: Residual, *, gated: bool
+) -> None:
     """Fill a feed-forward network, whose first layer may have a gate, and its norm."""
     if gated:
         swiglu = cast("SwiGLU", network)

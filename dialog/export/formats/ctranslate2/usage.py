@@ -8,7 +8,7 @@ from typing import Any
 from dialog.config.components import Component, name_and_arguments
 from dialog.data.tokenizers.tokenizer import EOS, PAD, SPECIAL_TOKENS
 from dialog.export.card import literal
-from dialog.export.settings import search_and_limits
+from dialog.export.model_settings import search_and_limits
 from dialog.generation.build import BANNED_TOKENS
 from dialog.generation.searches.family import SEARCHES
 from dialog.runs.run import Run
@@ -16,7 +16,8 @@ from dialog.runs.run import Run
 GREEDY = {"beam_size": 1}
 MISSING = {"block_context_ngram": 0, "frequency_penalty": 0.0, "banned": [], "required": []}
 """Constraints that CTranslate2 lacks, with the values that constrain nothing."""
-EMPTY_CONTEXT, EMPTY_CONTEXT_LENGTH = (PAD, EOS), 1
+EMPTY_CONTEXT = (PAD, EOS)
+EMPTY_CONTEXT_LENGTH = 1
 """Source of an empty context, and the `max_input_length` that truncates it to its end token.
 
 CTranslate2 skips a source of the end token alone and returns an empty response.
@@ -36,13 +37,19 @@ def usage(run: Run) -> str:
         'translator = ctranslate2.Translator(".", device="cpu")',
         *(f"# {comment}" for comment in comments(search, limits)),
         "longest = 0  # no truncation",
-        f"if source == [{EOS}]:  # an empty context, which CTranslate2 skips; it truncates this one to the end token",
+        (
+            f"if source == [{EOS}]:  # an empty context, which CTranslate2 skips; it truncates this"
+            " one to the end token"
+        ),
         f"    source, longest = {[*EMPTY_CONTEXT]}, {EMPTY_CONTEXT_LENGTH}",
         "[result] = translator.translate_batch(",
         "    [[tokenizer.id_to_token(token) for token in source]],",
         *(f"    {name}={value}," for name, value in options.items()),
         ")",
-        f"response = [tokenizer.token_to_id(token) for token in result.hypotheses[0][:{limits['max_length']}]]",
+        (
+            "response = [tokenizer.token_to_id(token) for token in"
+            f" result.hypotheses[0][:{limits['max_length']}]]"
+        ),
     ]
     return "\n".join(lines)
 
@@ -54,15 +61,17 @@ def search_arguments(search: Component, vocabulary: int) -> dict[str, Any] | Non
         return GREEDY
     if name not in ("beam", "sampling"):
         return None
-    values = {key: parameter.default for key, parameter in SEARCHES.arguments(name).items()} | arguments
+    values = {
+        key: parameter.default for key, parameter in SEARCHES.arguments(name).items()
+    } | arguments
     return beam_arguments(values) if name == "beam" else sampling_arguments(values, vocabulary)
 
 
 def beam_arguments(values: dict[str, Any]) -> dict[str, Any] | None:
     """Return the arguments of a beam search, or None.
 
-    CTranslate2 ranks a response of l tokens, end token included, by its log-probability divided by l^alpha, as
-    ``average`` does.
+    CTranslate2 ranks a response of l tokens, end token included, by its log-probability divided by
+    l^alpha, as ``average`` does.
     """
     if values["normalisation"] != "average" and values["length_penalty"] != 0:
         return None
@@ -72,7 +81,8 @@ def beam_arguments(values: dict[str, Any]) -> dict[str, Any] | None:
 def sampling_arguments(values: dict[str, Any], vocabulary: int) -> dict[str, Any] | None:
     """Return the arguments of sampling, or None.
 
-    Of `top_k` and `top_p` together CTranslate2 takes the mass within the k tokens, the recipe within all.
+    Of `top_k` and `top_p` together CTranslate2 takes the mass within the k tokens, the recipe
+    within all.
     """
     both = values["top_k"] > 0 and values["top_p"] < 1
     if both or values["min_p"] > 0 or values["typical_p"] < 1 or values["candidates"] > 1:
@@ -98,7 +108,9 @@ def limit_arguments(limits: dict[str, Any]) -> dict[str, Any]:
     if limits["repetition_penalty"] != 1:
         arguments["repetition_penalty"] = limits["repetition_penalty"]
     if limits["prefix"]:
-        arguments["target_prefix"] = f"[tokenizer.encode({literal(limits['prefix'])}, add_special_tokens=False).tokens]"
+        arguments["target_prefix"] = (
+            f"[tokenizer.encode({literal(limits['prefix'])}, add_special_tokens=False).tokens]"
+        )
     return arguments
 
 
@@ -106,9 +118,17 @@ def comments(search: Component, limits: dict[str, Any]) -> list[str]:
     """Return the differences from the recipe's search, one a line."""
     lines = []
     if search_arguments(search, vocabulary=1) is None:
-        lines.append(f"greedy search: CTranslate2 lacks the recipe's {literal(search['name'])} with its arguments")
+        lines.append(
+            f"greedy search: CTranslate2 lacks the recipe's {literal(search['name'])} with its"
+            " arguments"
+        )
     elif search["name"] == "beam":
-        lines.append("CTranslate2 renormalises over the allowed tokens, the recipe does not: scores differ slightly")
-    if lacking := [f"generation.{key}" for key, nothing in MISSING.items() if limits[key] != nothing]:
+        lines.append(
+            "CTranslate2 renormalises over the allowed tokens, the recipe does not: scores differ"
+            " slightly"
+        )
+    if lacking := [
+        f"generation.{key}" for key, nothing in MISSING.items() if limits[key] != nothing
+    ]:
         lines.append(f"not in CTranslate2: {', '.join(lacking)}")
     return lines

@@ -16,7 +16,7 @@ from transformers.utils import logging
 
 import dialog.export.formats.huggingface.network  # noqa: F401 - AutoModelForSeq2SeqLM then knows our class
 from dialog.data.tokenizers.tokenizer import BOS, PAD
-from dialog.export.contract import Tokens, until_end
+from dialog.export.format import Tokens, until_end
 from dialog.export.formats.huggingface.generation import TOKENS, generation_config
 
 
@@ -35,7 +35,9 @@ def without_progress_bars() -> Iterator[None]:
 def open_folder(folder: Path) -> ExportedTransformers:
     """Open an exported folder in float32, without running any code of it."""
     with without_progress_bars():
-        model = AutoModelForSeq2SeqLM.from_pretrained(str(folder), dtype=torch.float32, use_safetensors=True)
+        model = AutoModelForSeq2SeqLM.from_pretrained(
+            str(folder), dtype=torch.float32, use_safetensors=True
+        )
     return ExportedTransformers(model)
 
 
@@ -45,11 +47,14 @@ def open_with_code(folder: Path, file: str, name: str) -> ExportedTransformers:
     spec = spec_from_file_location(module_name, folder / file)
     assert spec is not None
     assert spec.loader is not None
-    sys.modules[module_name] = module = module_from_spec(spec)  # dataclasses look for their module there
+    # dataclasses look for their module there
+    sys.modules[module_name] = module = module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
         with without_progress_bars():
-            model = getattr(module, name).from_pretrained(str(folder), dtype=torch.float32, use_safetensors=True)
+            model = getattr(module, name).from_pretrained(
+                str(folder), dtype=torch.float32, use_safetensors=True
+            )
     finally:
         del sys.modules[module_name]
     return ExportedTransformers(model)
@@ -63,12 +68,19 @@ class ExportedTransformers:
         model.generation_config = generation_config(TOKENS)
 
     @torch.inference_mode()
-    def log_probabilities(self, sources: Sequence[Tokens], targets: Sequence[Tokens]) -> list[list[float]]:
-        """Return log p(y_t | y_<t, source) in nats of each token of each target, computed as one batch."""
+    def log_probabilities(
+        self, sources: Sequence[Tokens], targets: Sequence[Tokens]
+    ) -> list[list[float]]:
+        """Return log p(y_t | y_<t, source) in nats of each token of each target, computed as one
+        batch.
+        """
         source, mask = padded(sources)
         inputs, _ = padded([[BOS, *target[:-1]] for target in targets])
         output = self.model(input_ids=source, attention_mask=mask, decoder_input_ids=inputs)
-        values = output.logits.log_softmax(-1).gather(-1, padded(targets)[0].unsqueeze(-1)).squeeze(-1)  # [B, T]
+        # [B, T]
+        values = (
+            output.logits.log_softmax(-1).gather(-1, padded(targets)[0].unsqueeze(-1)).squeeze(-1)
+        )
         return [row[: len(target)] for row, target in zip(values.tolist(), targets, strict=True)]
 
     @torch.inference_mode()
@@ -76,7 +88,11 @@ class ExportedTransformers:
         """Return the most probable token, step by step, computed as one batch."""
         source, mask = padded(sources)
         rows = self.model.generate(
-            input_ids=source, attention_mask=mask, do_sample=False, num_beams=1, max_new_tokens=length
+            input_ids=source,
+            attention_mask=mask,
+            do_sample=False,
+            num_beams=1,
+            max_new_tokens=length,
         )
         return [until_end(row) for row in rows[:, 1:].tolist()]
 

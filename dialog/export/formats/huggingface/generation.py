@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from dialog.config.components import Component
 from dialog.config.schema import GenerationConfig as Generation
 from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD
-from dialog.export.settings import search_and_limits
+from dialog.export.model_settings import search_and_limits
 from dialog.generation.build import BANNED_TOKENS, build_search
 from dialog.generation.searches.beam import Beam
 from dialog.generation.searches.sampling import Sampling
@@ -16,7 +16,12 @@ from dialog.generation.searches.sampling import Sampling
 if TYPE_CHECKING:
     from transformers import GenerationConfig
 
-TOKENS = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "decoder_start_token_id": BOS}
+TOKENS = {
+    "pad_token_id": PAD,
+    "bos_token_id": BOS,
+    "eos_token_id": EOS,
+    "decoder_start_token_id": BOS,
+}
 """Ids of the special tokens, by transformers' names."""
 
 
@@ -30,8 +35,8 @@ class GenerationSettings(NamedTuple):
 def generation_settings(generation: Generation) -> GenerationSettings:
     """Translate the section ``generation`` of a recipe, as far as the definitions are the same.
 
-    A response of transformers has at most ``max_length`` tokens, end token included, so one of exactly ``max_length``
-    tokens ends without it.
+    A response of transformers has at most ``max_length`` tokens, end token included, so one of
+    exactly ``max_length`` tokens ends without it.
     """
     search, limits = search_and_limits(generation)
     if search["name"] == "beam":
@@ -50,11 +55,17 @@ def generation_settings(generation: Generation) -> GenerationSettings:
         values["min_new_tokens"] = limits["min_length"]
     if limits["no_repeat_ngram"]:
         values["no_repeat_ngram_size"] = limits["no_repeat_ngram"]
-    lacking = [f"generation.{key}" for key in ("banned", "required", "prefix", "frequency_penalty") if limits[key]]
-    if limits["block_context_ngram"]:  # transformers would not let a response end with the tokens that end its source
+    lacking = [
+        f"generation.{key}"
+        for key in ("banned", "required", "prefix", "frequency_penalty")
+        if limits[key]
+    ]
+    # transformers would not let a response end with the tokens that end its source
+    if limits["block_context_ngram"]:
         lacking.append("generation.block_context_ngram")
     if limits["repetition_penalty"] != 1:
-        if chosen.values.get("num_beams", 1) > 1:  # there transformers divides log-probabilities, not logits
+        # there transformers divides log-probabilities, not logits
+        if chosen.values.get("num_beams", 1) > 1:
             lacking.append("generation.repetition_penalty")
         else:
             values["repetition_penalty"] = limits["repetition_penalty"]
@@ -63,12 +74,18 @@ def generation_settings(generation: Generation) -> GenerationSettings:
 
 def greedy(search: Component) -> GenerationSettings:
     """Greedy search, also in place of a search that transformers does not have."""
-    other = [] if search["name"] == "greedy" else [f"generation.search {search['name']}, here greedy search"]
+    other = (
+        []
+        if search["name"] == "greedy"
+        else [f"generation.search {search['name']}, here greedy search"]
+    )
     return GenerationSettings({"do_sample": False, "num_beams": 1}, other)
 
 
 def beam(search: Beam) -> GenerationSettings:
-    """Beam search that ends once ``width`` hypotheses have ended, ranked by log p / length^alpha."""
+    """Beam search that ends once ``width`` hypotheses have ended, ranked by log p /
+    length^alpha.
+    """
     if search.width == 1:
         return greedy({"name": "greedy"})
     values = {
@@ -79,7 +96,9 @@ def beam(search: Beam) -> GenerationSettings:
     }
     if search.penalty.normalisation == "average" or not search.penalty.alpha:
         return GenerationSettings({**values, "length_penalty": search.penalty.alpha}, [])
-    return GenerationSettings(values, ["generation.search.normalisation gnmt, here average with length_penalty 1"])
+    return GenerationSettings(
+        values, ["generation.search.normalisation gnmt, here average with length_penalty 1"]
+    )
 
 
 def sampling(search: Sampling) -> GenerationSettings:
@@ -93,12 +112,18 @@ def sampling(search: Sampling) -> GenerationSettings:
     }
     values |= {"min_p": search.min_p} if search.min_p else {}
     values |= {"typical_p": search.typical_p} if search.typical_p < 1 else {}
-    before_top_p, before_typical_p = bool(search.top_k), bool(search.top_k or search.top_p < 1 or search.min_p)
+    before_top_p = bool(search.top_k)
+    before_typical_p = bool(search.top_k or search.top_p < 1 or search.min_p)
     lacking = []
     if (search.top_p < 1 and before_top_p) or (search.typical_p < 1 and before_typical_p):
-        lacking.append("generation.search: here each truncation renormalises what the one before has kept")
+        lacking.append(
+            "generation.search: here each truncation renormalises what the one before has kept"
+        )
     if search.candidates > 1:
-        lacking.append(f"generation.search.candidates, the most probable of {search.candidates} draws, here one draw")
+        lacking.append(
+            f"generation.search.candidates, the most probable of {search.candidates} draws, here"
+            " one draw"
+        )
     return GenerationSettings(values, lacking)
 
 

@@ -1,8 +1,10 @@
 """Class of transformers for any network of dialog.
 
-`network.py` makes transformers know it; `single_file.py` writes it with all that it uses into an exported folder.
+`network.py` makes transformers know it; `single_file.py` writes it with all that it uses into an
+exported folder.
 
-Shapes: B rows, S source tokens, T target tokens, M memory size, V vocabulary, H heads, L layers, C cell state width.
+Shapes: B rows, S source tokens, T target tokens, M memory size, V vocabulary, H heads, L layers, C
+    cell state width.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ IGNORED = -100
 
 
 class DialogConfig(PreTrainedConfig):
-    """Content of config.json: the arguments of `Seq2Seq` in ``network``, and the ids of the special tokens."""
+    """Content of config.json: the arguments of `Seq2Seq` in ``network``, and the ids of the special
+    tokens.
+    """
 
     model_type = "dialog"
     keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012 - transformers.Trainer adds a list to it
@@ -63,14 +67,19 @@ class EncodedSource(ModelOutput):
     mask: Tensor | None = None  # [B, S], True = real
     summary: Tensor | None = None  # [B, M]
     tokens: Tensor | None = None  # [B, S]
-    final_hidden: Tensor | None = None  # [B, L, M], for a decoder that starts from the encoder's last states
+    # [B, L, M], for a decoder that starts from the encoder's last states
+    final_hidden: Tensor | None = None
     final_cell: Tensor | None = None  # [B, L, C]
 
     @staticmethod
-    def of(encoded: Encoded, tokens: Tensor, attentions: tuple[Tensor, ...] | None) -> EncodedSource:
+    def of(
+        encoded: Encoded, tokens: Tensor, attentions: tuple[Tensor, ...] | None
+    ) -> EncodedSource:
         """Return the tensors of an encoder's output."""
         hidden, cell = encoded.final or (None, None)
-        return EncodedSource(encoded.states, attentions, encoded.mask, encoded.summary, tokens, hidden, cell)
+        return EncodedSource(
+            encoded.states, attentions, encoded.mask, encoded.summary, tokens, hidden, cell
+        )
 
     def encoded(self) -> Encoded:
         """Return the encoder's output of these tensors."""
@@ -96,7 +105,9 @@ class DecodingState:
         return self.length
 
     def reorder_cache(self, beams: Tensor) -> None:
-        """Select the rows [B] that a beam search continues; they stay with their source, so the memory stays too."""
+        """Select the rows [B] that a beam search continues; they stay with their source, so the
+        memory stays too.
+        """
         self.state = self.state.select(beams)
 
 
@@ -118,7 +129,8 @@ class SourceEncoder(nn.Module):
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
     ) -> EncodedSource | tuple[Any, ...]:
-        """Encode sources [B, S], padded on the right; without a mask [B, S] they are padded with the padding token.
+        """Encode sources [B, S], padded on the right; without a mask [B, S] they are padded with
+        the padding token.
 
         Raises:
             ValueError: padding before a real token, or unsupported output.
@@ -126,15 +138,21 @@ class SourceEncoder(nn.Module):
         check_hidden_states(output_hidden_states)
         mask = input_ids != PAD if attention_mask is None else attention_mask.bool()
         if (mask[:, 1:] & ~mask[:, :-1]).any():
-            raise ValueError("attention_mask: padding before a real token; pad sources on the right")
+            raise ValueError(
+                "attention_mask: padding before a real token; pad sources on the right"
+            )
         maps = AttentionMaps(self.network)
         encoded = encode(self.network, input_ids, mask, maps if output_attentions else None)
-        output = EncodedSource.of(encoded, input_ids, maps.self_attention if output_attentions else None)
+        output = EncodedSource.of(
+            encoded, input_ids, maps.self_attention if output_attentions else None
+        )
         return output.to_tuple() if return_dict is False else output
 
 
 class AttentionMaps:
-    """Hook that keeps the weights [B, H, T, S] of each attention module, self-attention apart from the others."""
+    """Hook that keeps the weights [B, H, T, S] of each attention module, self-attention apart from
+    the others.
+    """
 
     def __init__(self, network: Seq2Seq) -> None:
         self.network = network
@@ -155,7 +173,9 @@ class AttentionMaps:
         return self._named("self_attention", False)
 
     def _named(self, ending: str, wanted: bool) -> tuple[Tensor, ...]:
-        """Return the weights of the modules whose names end so, or do not, in the order of the modules."""
+        """Return the weights of the modules whose names end so, or do not, in the order of the
+        modules.
+        """
         modules = self.network.named_modules()
         return tuple(
             self.weights[module]
@@ -165,10 +185,12 @@ class AttentionMaps:
 
 
 class DialogForConditionalGeneration(PreTrainedModel, GenerationMixin):
-    """p(target | source) of a `Seq2Seq`, with ``generate``, ``from_pretrained`` and ``save_pretrained``.
+    """p(target | source) of a `Seq2Seq`, with ``generate``, ``from_pretrained`` and
+    ``save_pretrained``.
 
-    Sources are padded on the right; targets begin with the begin token and may be padded on the right with any token.
-    The state of the decoder is the cache: a value of the decoder's own type, not keys and values of transformers.
+    Sources are padded on the right; targets begin with the begin token and may be padded on the
+    right with any token. The state of the decoder is the cache: a value of the decoder's own type,
+    not keys and values of transformers.
     """
 
     config_class = DialogConfig
@@ -198,14 +220,16 @@ class DialogForConditionalGeneration(PreTrainedModel, GenerationMixin):
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
     ) -> Seq2SeqLMOutput | tuple[Any, ...]:
-        """Compute the logits [B, T, V] of the tokens after each of the ``decoder_input_ids`` [B, T].
+        """Compute the logits [B, T, V] of the tokens after each of the ``decoder_input_ids``
+        [B, T].
 
         Args:
             input_ids: Sources [B, S], padded on the right; unused with ``encoder_outputs``.
             attention_mask: Real tokens of the sources [B, S]; by default all but padding tokens.
-            decoder_input_ids: Targets [B, T] from the begin token on; by default those of the labels. With
-                ``past_key_values`` only the tokens after those.
-            labels: Targets [B, T] without the begin token, -100 at padding. The loss is the mean of -log p, in nats.
+            decoder_input_ids: Targets [B, T] from the begin token on; by default those of the
+                labels. With ``past_key_values`` only the tokens after those.
+            labels: Targets [B, T] without the begin token, -100 at padding. The loss is the mean of
+                -log p, in nats.
             encoder_outputs: Output of the encoder.
             past_key_values: State after the target so far.
             use_cache: Whether the new state is returned.
@@ -229,10 +253,14 @@ class DialogForConditionalGeneration(PreTrainedModel, GenerationMixin):
                     raise ValueError("give input_ids or encoder_outputs")
                 source = self.get_encoder()(input_ids, attention_mask, output_attentions=shows)
             past_key_values = start(self.network, source)
-        memory, maps = past_key_values.memory, AttentionMaps(self.network)
-        logits, state = self.network.step(decoder_input_ids, memory, past_key_values.state, maps if shows else None)
+        memory = past_key_values.memory
+        maps = AttentionMaps(self.network)
+        logits, state = self.network.step(
+            decoder_input_ids, memory, past_key_values.state, maps if shows else None
+        )
         length = past_key_values.length + decoder_input_ids.shape[1]
-        cache: Any = DecodingState(memory, state, length) if use_cache else None  # transformers names its own type
+        # transformers names its own type
+        cache: Any = DecodingState(memory, state, length) if use_cache else None
         output = Seq2SeqLMOutput(
             loss=None if labels is None else mean_loss(logits, labels),
             logits=logits,
@@ -250,9 +278,12 @@ class DialogForConditionalGeneration(PreTrainedModel, GenerationMixin):
         return SourceEncoder(self.network)
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
-        """Return the targets [B, T] that predict the labels: the begin token, and the labels without the last one."""
+        """Return the targets [B, T] that predict the labels: the begin token, and the labels
+        without the last one.
+        """
         begin = torch.full_like(labels[:, :1], BOS)
-        return torch.cat([begin, labels[:, :-1].masked_fill(labels[:, :-1] == IGNORED, PAD)], 1)  # [B, T]
+        # [B, T]
+        return torch.cat([begin, labels[:, :-1].masked_fill(labels[:, :-1] == IGNORED, PAD)], 1)
 
     @classmethod
     def _supports_default_dynamic_cache(cls) -> bool:
@@ -266,9 +297,12 @@ class DialogForConditionalGeneration(PreTrainedModel, GenerationMixin):
             UserError: a weight is missing in the folder that is loaded.
         """
         weights = module.parameters(recurse=False)
-        if self.is_built and not all(getattr(weight, "_is_hf_initialized", False) for weight in weights):
+        if self.is_built and not all(
+            getattr(weight, "_is_hf_initialized", False) for weight in weights
+        ):
             raise UserError(
-                f"model.safetensors: weights of a {type(module).__name__} are missing; export the run again"
+                f"model.safetensors: weights of a {type(module).__name__} are missing; export the"
+                " run again"
             )
 
 
@@ -279,7 +313,9 @@ def build_network(arguments: Mapping[str, Any]) -> Seq2Seq:
         UserError: the arguments name code to import, or are not those of a network.
     """
     if dotted := imported_names(arguments):
-        raise UserError(f"config.json: network imports {dotted[0]!r}, but a folder cannot name code that is run")
+        raise UserError(
+            f"config.json: network imports {dotted[0]!r}, but a folder cannot name code that is run"
+        )
     try:
         return Seq2Seq(**arguments)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -300,7 +336,9 @@ def encode(network: Seq2Seq, source: Tensor, mask: Tensor, hook: AttentionHook |
         offered["turns"] = turn_numbers(source, network.turn_tokens)
     inputs = network.source_embedding(source)  # [B, S, E]
     inputs = inputs if network.encoder.own_dropout else network.dropout(inputs)
-    encoded: Encoded = network.encoder(inputs, mask, hook=hook, **{key: offered[key] for key in network.encoder_needs})
+    encoded: Encoded = network.encoder(
+        inputs, mask, hook=hook, **{key: offered[key] for key in network.encoder_needs}
+    )
     return encoded
 
 
@@ -312,11 +350,18 @@ def start(network: Seq2Seq, source: EncodedSource) -> DecodingState:
 
 
 def mean_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean of -log p(label) in nats over the labels [B, T] that are not -100, from logits [B, T, V]."""
+    """Return the mean of -log p(label) in nats over the labels [B, T] that are not -100, from
+    logits [B, T, V].
+    """
     return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED)
 
 
 def check_hidden_states(wanted: bool | None) -> None:
-    """Raise ValueError if the states of all layers are wanted: the network returns those of the last one only."""
+    """Raise ValueError if the states of all layers are wanted: the network returns those of the
+    last one only.
+    """
     if wanted:
-        raise ValueError("output_hidden_states is unsupported; encoder_last_hidden_state has the encoder's states")
+        raise ValueError(
+            "output_hidden_states is unsupported; encoder_last_hidden_state has the encoder's"
+            " states"
+        )

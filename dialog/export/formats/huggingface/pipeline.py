@@ -16,21 +16,22 @@ from dialog.data.tokenizers.tokenizer import EOS, OTHER, SELF
 class DialogPipeline(TextGenerationPipeline):
     """Pipeline that answers chats, or single messages, with the search of generation_config.json.
 
-    The pipeline of transformers expects a decoder that continues its prompt. Here an encoder reads the context: padding
-    is on the right, long contexts are truncated as in training, and the output has no prompt.
+    The pipeline of transformers expects a decoder that continues its prompt. Here an encoder reads
+    the context: padding is on the right, long contexts are truncated as in training, and the output
+    has no prompt.
     """
 
     tokenizer: Any  # untyped in transformers, as are its methods
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - of transformers
+    def __init__(self, *arguments: Any, **options: Any) -> None:
         base: Any = super()
         base.__init__(*arguments, **options)
         self.tokenizer.padding_side = "right"
 
-    def check_model_type(self, supported_models: Any) -> None:  # noqa: ANN401 - of transformers
+    def check_model_type(self, supported_models: Any) -> None:
         """Accept the model, without a warning that it is no decoder."""
 
-    def preprocess(self, prompt_text: Any, **options: Any) -> Any:  # type: ignore[override]  # noqa: ANN401
+    def preprocess(self, prompt_text: Any, **options: Any) -> Any:  # type: ignore[override]
         """Return the ids of a chat; a text is a chat of one message."""
         base: Any = super()
         messages: Any = [{"role": "user", "content": prompt_text}]
@@ -42,13 +43,13 @@ class DialogPipeline(TextGenerationPipeline):
         inputs["prompt_text"] = chat if chat is prompt_text else ""
         return inputs
 
-    def _forward(self, model_inputs: Any, **options: Any) -> Any:  # type: ignore[override]  # noqa: ANN401
+    def _forward(self, model_inputs: Any, **options: Any) -> Any:  # type: ignore[override]
         """Generate responses; the prompt in front of each is its begin token."""
         base: Any = super()
         outputs = base._forward(model_inputs, **options)
         return {**outputs, "input_ids": outputs["generated_sequence"][:, 0, :1]}
 
-    def postprocess(self, model_outputs: Any, **options: Any) -> Any:  # type: ignore[override]  # noqa: ANN401
+    def postprocess(self, model_outputs: Any, **options: Any) -> Any:  # type: ignore[override]
         """Return the responses as text, or as messages after those of a chat."""
         base: Any = super()
         return base.postprocess(model_outputs, **{**options, "continue_final_message": False})
@@ -62,5 +63,7 @@ def truncated(ids: Sequence[int], longest: int) -> list[int]:
         return list(ids[-longest:])
     starts = [place for place, token in enumerate(ids) if token in (OTHER, SELF)]
     ends = [*starts[1:], len(ids) - 1]
-    turns = [(ids[start] == SELF, ids[start + 1 : end]) for start, end in zip(starts, ends, strict=True)]
+    turns = [
+        (ids[start] == SELF, ids[start + 1 : end]) for start, end in zip(starts, ends, strict=True)
+    ]
     return source_ids(turns, max_source=longest)

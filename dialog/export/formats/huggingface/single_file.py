@@ -1,6 +1,7 @@
 """One file of source code with the classes of a module and all that they use of this package.
 
-The text of each class, function and constant is that of the package, comments included, so nothing is written twice.
+The text of each class, function and constant is that of the package, comments included, so nothing
+is written twice.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ Name = tuple[str, str]
 
 
 class Definition(NamedTuple):
-    """Statement at the top level of a module, with the comments before and the docstring after it."""
+    """Statement at the top level of a module, with the comments before and the docstring
+    after it.
+    """
 
     lines: list[str]
     tree: ast.stmt
@@ -32,10 +35,16 @@ class Definition(NamedTuple):
     def renamed(self, names: Mapping[str, str]) -> str:
         """Return the text with other names for some names of its module."""
         lines = [line.encode() for line in self.lines]
-        places = [place for node in ast.walk(self.tree) for place in _places(node, names, self.lines, self.first)]
+        places = [
+            place
+            for node in ast.walk(self.tree)
+            for place in _places(node, names, self.lines, self.first)
+        ]
         for row, column, name in sorted(set(places), reverse=True):
             line = lines[row - self.first]
-            lines[row - self.first] = line[:column] + names[name].encode() + line[column + len(name.encode()) :]
+            lines[row - self.first] = (
+                line[:column] + names[name].encode() + line[column + len(name.encode()) :]
+            )
         return b"\n".join(lines).decode()
 
 
@@ -54,13 +63,18 @@ class Module:
     @cached_property
     def definitions(self) -> dict[str, Definition]:
         """The statement that defines each name."""
-        lines, body = self.text.splitlines(), self.tree.body
+        lines = self.text.splitlines()
+        body = self.tree.body
         definitions: dict[str, Definition] = {}
         for statement, following in zip(body, [*body[1:], ast.Pass()], strict=True):
             names = list(_defined(statement))
             if not names:
                 continue
-            decorators = statement.decorator_list if isinstance(statement, ast.FunctionDef | ast.ClassDef) else []
+            decorators = (
+                statement.decorator_list
+                if isinstance(statement, ast.FunctionDef | ast.ClassDef)
+                else []
+            )
             start = min([statement.lineno, *(decorator.lineno for decorator in decorators)])
             while lines[start - 2].startswith("#") and not lines[start - 2].startswith("# ---"):
                 start -= 1
@@ -71,14 +85,21 @@ class Module:
 
     @cached_property
     def imports(self) -> dict[str, tuple[str, str]]:
-        """The module and the name that each imported name stands for; the name is empty for a module itself."""
+        """The module and the name that each imported name stands for; the name is empty for a
+        module itself.
+        """
         names: dict[str, tuple[str, str]] = {}
         for statement in self.tree.body:
             if isinstance(statement, ast.Import):
-                names |= {alias.asname or alias.name.partition(".")[0]: (alias.name, "") for alias in statement.names}
+                names |= {
+                    alias.asname or alias.name.partition(".")[0]: (alias.name, "")
+                    for alias in statement.names
+                }
             elif isinstance(statement, ast.ImportFrom):
                 source = statement.module or ""
-                names |= {alias.asname or alias.name: (source, alias.name) for alias in statement.names}
+                names |= {
+                    alias.asname or alias.name: (source, alias.name) for alias in statement.names
+                }
         return names
 
 
@@ -90,12 +111,16 @@ def single_file(names: Mapping[str, Sequence[str]], head: str) -> str:
         head: Docstring of the file.
 
     Raises:
-        ValueError: the code of a definition imports a module of this package under another name or in a function, or
-            two modules mean different things by an imported name.
+        ValueError: the code of a definition imports a module of this package under another name or
+            in a function, or two modules mean different things by an imported name.
     """
     needed, external = _needed([(module, name) for module, own in names.items() for name in own])
     renamings = _renamings(needed)
-    parts = [f'"""{head}"""', "from __future__ import annotations", "\n".join(_import_lines(external))]
+    parts = [
+        f'"""{head}"""',
+        "from __future__ import annotations",
+        "\n".join(_import_lines(external)),
+    ]
     for source in _in_order(names):
         own = [name for name in _module(source).definitions if (source, name) in needed]
         definitions = {_module(source).definitions[name].first: name for name in own}
@@ -103,13 +128,17 @@ def single_file(names: Mapping[str, Sequence[str]], head: str) -> str:
             continue
         visible = _visible(source, renamings)
         parts.append(f"# {'-' * 66} {source.replace('.', '/')}.py")
-        parts += [_module(source).definitions[name].renamed(visible) for _, name in sorted(definitions.items())]
+        parts += [
+            _module(source).definitions[name].renamed(visible)
+            for _, name in sorted(definitions.items())
+        ]
     return "\n\n\n".join(parts) + "\n"
 
 
 def _needed(names: Iterable[Name]) -> tuple[set[Name], dict[str, tuple[str, str]]]:
     """Return the definitions that names depend on, and the imports from other packages."""
-    waiting, needed = list(names), set[Name]()
+    waiting = list(names)
+    needed = set[Name]()
     external: dict[str, tuple[str, str]] = {}
     while waiting:
         source, name = waiting.pop()
@@ -128,7 +157,10 @@ def _needed(names: Iterable[Name]) -> tuple[set[Name], dict[str, tuple[str, str]
                     raise ValueError(f"{source}: imports {original or origin} as {name}")
                 waiting.append((origin, name))
             elif external.setdefault(name, (origin, original)) != (origin, original):
-                raise ValueError(f"{source}: imports {name} from {origin}, another module from {external[name][0]}")
+                raise ValueError(
+                    f"{source}: imports {name} from {origin}, another module from"
+                    f" {external[name][0]}"
+                )
     return needed, external
 
 
@@ -146,7 +178,9 @@ def _renamings(needed: Iterable[Name]) -> dict[Name, str]:
 
 
 def _visible(source: str, renamings: Mapping[Name, str]) -> dict[str, str]:
-    """Return the new names of what a module defines or imports, by the name that its code has for it."""
+    """Return the new names of what a module defines or imports, by the name that its code has for
+    it.
+    """
     names = {name: new for (module, name), new in renamings.items() if module == source}
     for name, (origin, _) in _module(source).imports.items():
         while _is_own(origin) and name not in _module(origin).definitions:
@@ -162,16 +196,22 @@ def _in_order(sources: Iterable[str], seen: set[str] | None = None) -> Iterator[
     for source in sources:
         if source not in seen:
             seen.add(source)
-            yield from _in_order([origin for origin, _ in _module(source).imports.values() if _is_own(origin)], seen)
+            yield from _in_order(
+                [origin for origin, _ in _module(source).imports.values() if _is_own(origin)], seen
+            )
             yield source
 
 
 def _import_lines(imports: Mapping[str, tuple[str, str]]) -> Iterator[str]:
-    """Yield the import statements, without those of names that Python defines at the top of each file."""
+    """Yield the import statements, without those of names that Python defines at the top of each
+    file.
+    """
     members: dict[str, list[str]] = {}
     for name, (origin, original) in sorted(imports.items(), key=lambda item: item[1]):
         if original:
-            members.setdefault(origin, []).append(original + (f" as {name}" if name != original else ""))
+            members.setdefault(origin, []).append(
+                original + (f" as {name}" if name != original else "")
+            )
         else:
             yield f"import {origin}" + (f" as {name}" if name != origin.partition(".")[0] else "")
     for origin, names in sorted(members.items()):
@@ -202,7 +242,9 @@ def _defined(statement: ast.stmt) -> Iterator[str]:
         yield statement.name
     elif isinstance(statement, ast.Assign | ast.AnnAssign):
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        yield from (node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name))
+        yield from (
+            node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)
+        )
 
 
 def _is_text(statement: ast.stmt) -> bool:

@@ -3,10 +3,11 @@
 Read first: `networks.py`.
 
     encoder.onnx  source [B, S], mask [B, S] -> tensors of memory and first state
-    step.onnx     tokens [B, T], tensors of memory and state -> logits [B, T, V], new state, cross-attention maps
+    step.onnx     tokens [B, T], tensors of memory and state -> logits [B, T, V], new state, maps
     onnx.json     the names of these tensors in order, special tokens, whether T may be more than 1
 
-The sizes B, S and the number of earlier tokens are free. T is free too, unless the decoder loops over its tokens.
+The sizes B, S and the number of earlier tokens are free. T is free too, unless the decoder loops
+over its tokens.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dialog.export.contract import Exported, Format
+from dialog.export.format import Exported, Format
 
 if TYPE_CHECKING:
     from dialog.models.seq2seq import Seq2Seq

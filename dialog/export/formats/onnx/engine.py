@@ -13,7 +13,7 @@ import numpy.typing as npt
 import onnxruntime  # type: ignore[import-untyped]  # it has no annotations
 
 from dialog.data.tokenizers.tokenizer import BOS, PAD
-from dialog.export.contract import Tokens, until_end
+from dialog.export.format import Tokens, until_end
 from dialog.export.formats.onnx.networks import NEXT
 from dialog.export.formats.onnx.writing import DESCRIPTION, ENCODER, STEP
 from dialog.json_files import read_json
@@ -28,9 +28,13 @@ class OnnxModel:
 
     def __init__(self, folder: Path) -> None:
         self.encoder, self.step = (session(folder / name) for name in (ENCODER, STEP))
-        self.several_tokens = bool(read_json(folder / DESCRIPTION, "several_tokens")["several_tokens"])
+        self.several_tokens = bool(
+            read_json(folder / DESCRIPTION, "several_tokens")["several_tokens"]
+        )
 
-    def log_probabilities(self, sources: Sequence[Tokens], targets: Sequence[Tokens]) -> list[list[float]]:
+    def log_probabilities(
+        self, sources: Sequence[Tokens], targets: Sequence[Tokens]
+    ) -> list[list[float]]:
         """Return log p(y_t | y_<t, source) in nats of each token of each target."""
         tensors = self.start(sources)
         tokens = padded([[BOS, *target[:-1]] for target in targets])  # [B, T]
@@ -39,10 +43,14 @@ class OnnxModel:
             result = self.advance(inputs, tensors)
             logits.append(result["logits"])
         scores = log_softmax(np.concatenate(logits, 1))  # [B, T, V]
-        return [scores[row, range(len(target)), target].tolist() for row, target in enumerate(targets)]
+        return [
+            scores[row, range(len(target)), target].tolist() for row, target in enumerate(targets)
+        ]
 
     def greedy(self, sources: Sequence[Tokens], length: int) -> list[list[int]]:
-        """Return the most probable token, step by step, up to the end token; ended rows are computed further."""
+        """Return the most probable token, step by step, up to the end token; ended rows are
+        computed further.
+        """
         tensors = self.start(sources)
         tokens = np.full((len(sources), 1), BOS)
         chosen = []
@@ -60,7 +68,9 @@ class OnnxModel:
         return run(self.encoder, {"source": source, "mask": mask})
 
     def advance(self, tokens: npt.NDArray[np.int64], tensors: Tensors) -> Tensors:
-        """Return logits [B, T, V] and maps for tokens [B, T], and replace the state in ``tensors``."""
+        """Return logits [B, T, V] and maps for tokens [B, T], and replace the state in
+        ``tensors``.
+        """
         result = run(self.step, {"tokens": tokens, **tensors})
         tensors.update({name: result[NEXT + name] for name in tensors if NEXT + name in result})
         return result

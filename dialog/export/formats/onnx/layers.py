@@ -27,14 +27,20 @@ class OnnxLSTM(LSTM):
         self, layer: nn.RNNBase, inputs: Tensor, hidden: Tensor, cell_state: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Run a sequence [B, T, I] from a state."""
-        outputs, last, cell = _recurrent("LSTM", layer, (0, 3, 1, 2), inputs, (None, hidden, cell_state))
+        outputs, last, cell = _recurrent(
+            "LSTM", layer, (0, 3, 1, 2), inputs, (None, hidden, cell_state)
+        )
         return outputs, last, cell
 
-    def final(self, layer: nn.RNNBase, inputs: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def final(
+        self, layer: nn.RNNBase, inputs: Tensor, mask: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Run right-padded rows from zeros; the operator stops each row at its length."""
         zeros = inputs.new_zeros(inputs.shape[0], layer.hidden_size)
         lengths = mask.sum(1).to(torch.int32)  # [B]
-        outputs, last, cell = _recurrent("LSTM", layer, (0, 3, 1, 2), inputs, (lengths, zeros, zeros))
+        outputs, last, cell = _recurrent(
+            "LSTM", layer, (0, 3, 1, 2), inputs, (lengths, zeros, zeros)
+        )
         return outputs, last, cell
 
 
@@ -45,16 +51,21 @@ class OnnxGRU(GRU):
         self, layer: nn.RNNBase, inputs: Tensor, hidden: Tensor, cell_state: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Run a sequence [B, T, I] from a state; ``linear_before_reset`` is torch's form."""
-        outputs, last = _recurrent("GRU", layer, (1, 0, 2), inputs, (None, hidden), linear_before_reset=1)
+        outputs, last = _recurrent(
+            "GRU", layer, (1, 0, 2), inputs, (None, hidden), linear_before_reset=1
+        )
         return outputs, last, cell_state
 
 
 class OnnxLearnedPositions(LearnedPositions):
-    """Learned positions whose rows are gathered, so that the engine rejects a sequence longer than the table."""
+    """Learned positions whose rows are gathered, so that the engine rejects a sequence longer than
+    the table.
+    """
 
     def forward(self, inputs: Tensor, offset: int = 0) -> Tensor:
         """Add positions to inputs [B, T, D]."""
-        places = torch.arange(inputs.shape[1]) + offset  # [T]; of a single range, ONNX Runtime would take a slice
+        # [T]; of a single range, ONNX Runtime would take a slice
+        places = torch.arange(inputs.shape[1]) + offset
         return inputs + F.embedding(places, self.table.weight)
 
 
@@ -64,7 +75,8 @@ CELLS: dict[str, RecurrentCell] = {LSTM.name: OnnxLSTM(), GRU.name: OnnxGRU()}
 def in_onnx_operators(model: Seq2Seq) -> Seq2Seq:
     """Return a copy of a network, of which each layer consists of operators that ONNX has."""
     copied = deepcopy(model).eval().requires_grad_(False)
-    copied.source_embedding = deepcopy(copied.source_embedding)  # if one module is shared, torch.export wraps all
+    # if one module is shared, torch.export wraps all
+    copied.source_embedding = deepcopy(copied.source_embedding)
     replace_layers(copied)
     return copied
 
@@ -80,12 +92,16 @@ def replace_layers(module: nn.Module) -> None:
 
 @contextmanager
 def traced_lengths() -> Iterator[None]:
-    """Trace ``len(tensor)`` in `dialog.models` as its first size; torch.export makes it the example's number."""
+    """Trace ``len(tensor)`` in `dialog.models` as its first size; torch.export makes it the
+    example's number.
+    """
 
     def length(sized: Sequence[object] | Tensor) -> int:
         return sized.shape[0] if isinstance(sized, Tensor) else len(sized)
 
-    modules = [module for name, module in [*sys.modules.items()] if name.startswith("dialog.models.")]
+    modules = [
+        module for name, module in [*sys.modules.items()] if name.startswith("dialog.models.")
+    ]
     for module in modules:
         vars(module)["len"] = length
     try:
@@ -105,11 +121,13 @@ def _recurrent(
 ) -> list[Tensor]:
     """Return outputs [B, T, D] and the last states [B, D] of ONNX's operator for inputs [B, T, I].
 
-    ``gates`` has the number of torch's gate for each of ONNX's; ``rest`` the lengths [B] or None, and the first states
-    [B, D]. The operator has a dimension for its directions, here one.
+    ``gates`` has the number of torch's gate for each of ONNX's; ``rest`` the lengths [B] or None,
+    and the first states [B, D]. The operator has a dimension for its directions, here one.
     """
     rows, steps, _ = inputs.shape
-    entering, own, entering_bias, own_bias = (_ordered(layer.get_parameter(name), gates) for name in LAYER_WEIGHTS)
+    entering, own, entering_bias, own_bias = (
+        _ordered(layer.get_parameter(name), gates) for name in LAYER_WEIGHTS
+    )
     lengths, *first = rest
     outputs, *last = torch.onnx.ops.symbolic_multi_out(
         operator,
@@ -125,7 +143,8 @@ def _recurrent(
         dtypes=[inputs.dtype] * len(rest),
         shapes=[(steps, 1, rows, layer.hidden_size), *[(1, rows, layer.hidden_size)] * len(first)],
     )
-    return [outputs.squeeze(1).transpose(0, 1), *(state.squeeze(0) for state in last)]  # [B, T, D], [B, D]
+    # [B, T, D], [B, D]
+    return [outputs.squeeze(1).transpose(0, 1), *(state.squeeze(0) for state in last)]
 
 
 def _ordered(blocks: Tensor, gates: tuple[int, ...]) -> Tensor:

@@ -1,6 +1,7 @@
 """The two networks that are exported, with flat inputs and outputs.
 
-Shapes: B rows, S source tokens, T target tokens, H heads, V vocabulary, U turns, L tokens of the longest turn.
+Shapes: B rows, S source tokens, T target tokens, H heads, V vocabulary, U turns, L tokens of the
+    longest turn.
 """
 
 from __future__ import annotations
@@ -29,16 +30,23 @@ class EncoderNetwork(nn.Module):
         self.model = model
         self.names = tuple(names)
 
-    def forward(self, source: Tensor, mask: Tensor, grid: Tensor | None = None) -> tuple[Tensor, ...]:
+    def forward(
+        self, source: Tensor, mask: Tensor, grid: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
         """Map source [B, S] and mask [B, S] (True = real) to the tensors of these names.
 
-        A ``grid`` [U, L] tells a hierarchical encoder the sizes U and L; the last output then computes them from the
-        source: see `turns.py`.
+        A ``grid`` [U, L] tells a hierarchical encoder the sizes U and L; the last output then
+        computes them from the source: see `turns.py`.
         """
         shape = None if grid is None else (grid.shape[0], grid.shape[1])
         tensors = Structure(*self.model.start(source, mask, turn_shape=shape)).tensors()
-        kept = tuple(tensors[name].clone() for name in self.names)  # an input, or a tensor twice, is no output
-        return kept if shape is None else (*kept, turn_shape(source, mask, self.model.turn_tokens, shape))
+        # an input, or a tensor twice, is no output
+        kept = tuple(tensors[name].clone() for name in self.names)
+        return (
+            kept
+            if shape is None
+            else (*kept, turn_shape(source, mask, self.model.turn_tokens, shape))
+        )
 
 
 class StepNetwork(nn.Module):
@@ -48,14 +56,19 @@ class StepNetwork(nn.Module):
         super().__init__()
         self.model = model
         self.structure = structure
-        self.names = {module: name for name, module in model.named_modules() if not name.endswith("self_attention")}
+        self.names = {
+            module: name
+            for name, module in model.named_modules()
+            if not name.endswith("self_attention")
+        }
 
     def forward(self, tokens: Tensor, past: list[Tensor]) -> tuple[Tensor, ...]:
         """Return the values of `outputs`."""
         return tuple(output.clone() for output in self.outputs(tokens, past).values())
 
     def outputs(self, tokens: Tensor, past: Sequence[Tensor]) -> dict[str, Tensor]:
-        """Map tokens [B, T] and the tensors of memory and state to logits [B, T, V], new state and maps [B, H, T, S].
+        """Map tokens [B, T] and the tensors of memory and state to logits [B, T, V], new state and
+        maps [B, H, T, S].
 
         The result is by name; the maps are those that a hook gets, except self-attention.
         """
@@ -68,11 +81,17 @@ class StepNetwork(nn.Module):
         tensors = dict(zip(self.structure.tensors(), past, strict=True))
         memory, state = self.structure.filled(tensors, tokens.shape[0])
         logits, state = self.model.step(tokens, memory, state, record)
-        return {"logits": logits, **{NEXT + name: tensor for name, tensor in named(state, "state").items()}, **maps}
+        return {
+            "logits": logits,
+            **{NEXT + name: tensor for name, tensor in named(state, "state").items()},
+            **maps,
+        }
 
 
 def steps_any_length(model: Seq2Seq) -> bool:
-    """Return whether a step of T tokens is one computation; else it is a loop, which an export would unroll."""
+    """Return whether a step of T tokens is one computation; else it is a loop, which an export
+    would unroll.
+    """
     decoder = model.decoder
     if isinstance(decoder, LuongDecoder):
         return not decoder.input_feeding and not getattr(decoder.attention, "is_stateful", False)

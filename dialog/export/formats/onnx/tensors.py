@@ -1,4 +1,5 @@
-"""Names of the tensors of a network's memory and state, which are inputs and outputs of the exported files.
+"""Names of the tensors of a network's memory and state, which are inputs and outputs of the
+exported files.
 
 Shapes: B rows.
 """
@@ -50,24 +51,35 @@ class Structure(NamedTuple):
         return memory, fill(self.state, ("state",))
 
 
-def named(tree: Any, name: str) -> dict[str, Tensor]:  # noqa: ANN401 - a tree of tensors
+def named(tree: Any, name: str) -> dict[str, Tensor]:
     """Return the tensors of a bundle, by names that begin with ``name``."""
     return {_name(path): tensor for path, tensor in _leaves(tree, (name,)) if tensor.shape[-1]}
 
 
 def _name(path: Path) -> str:
     pairs = zip(("", *path), path, strict=False)
-    words = (PAIR[part] if isinstance(part, int) and isinstance(before, int) else str(part) for before, part in pairs)
+    words = (
+        PAIR[part] if isinstance(part, int) and isinstance(before, int) else str(part)
+        for before, part in pairs
+    )
     return ".".join(words)
 
 
-def _branches(tree: Any) -> dict[str | int, Any]:  # noqa: ANN401 - a tree of tensors
+def _branches(tree: Any) -> dict[str | int, Any]:
     """Return the tensors, tuples and bundles directly inside a tuple or a bundle."""
-    values = dict(enumerate(tree)) if isinstance(tree, tuple) else {i.name: getattr(tree, i.name) for i in fields(tree)}
-    return {label: branch for label, branch in values.items() if isinstance(branch, Tensor | tuple | Rows)}
+    values = (
+        dict(enumerate(tree))
+        if isinstance(tree, tuple)
+        else {i.name: getattr(tree, i.name) for i in fields(tree)}
+    )
+    return {
+        label: branch
+        for label, branch in values.items()
+        if isinstance(branch, Tensor | tuple | Rows)
+    }
 
 
-def _leaves(tree: Any, path: Path) -> Iterator[tuple[Path, Tensor]]:  # noqa: ANN401 - a tree of tensors
+def _leaves(tree: Any, path: Path) -> Iterator[tuple[Path, Tensor]]:
     if isinstance(tree, Tensor):
         yield path, tree
     else:
@@ -81,11 +93,17 @@ class Filling(NamedTuple):
     tensors: Mapping[str, Tensor]
     rows: int
 
-    def __call__(self, tree: Any, path: Path) -> Any:  # noqa: ANN401 - a tree of tensors
+    def __call__(self, tree: Any, path: Path) -> Any:
         """Return a tree of the same structure; tensors without content are new."""
         if isinstance(tree, Tensor):
-            return self.tensors[_name(path)] if tree.shape[-1] else tree.new_zeros(self.rows, *tree.shape[1:])
-        branches = {label: self(branch, (*path, label)) for label, branch in _branches(tree).items()}
+            return (
+                self.tensors[_name(path)]
+                if tree.shape[-1]
+                else tree.new_zeros(self.rows, *tree.shape[1:])
+            )
+        branches = {
+            label: self(branch, (*path, label)) for label, branch in _branches(tree).items()
+        }
         if isinstance(tree, tuple):
             return tuple(branches.values())
         if isinstance(tree, SelfAttentionState):

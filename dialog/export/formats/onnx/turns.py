@@ -1,8 +1,9 @@
-"""Sizes of a hierarchical encoder that depend on the source: its number of turns U and of tokens in a turn L.
+"""Sizes of a hierarchical encoder that depend on the source: its number of turns U and of tokens in
+a turn L.
 
-torch.export traces the sizes of inputs as free numbers, but not sizes that are computed from data. So the encoder is
-traced with an input ``grid`` [U, L], and with a further output that computes [U, L] from the source. Then a tensor of
-that shape replaces the input.
+torch.export traces the sizes of inputs as free numbers, but not sizes that are computed from data.
+So the encoder is traced with an input ``grid`` [U, L], and with a further output that computes
+[U, L] from the source. Then a tensor of that shape replaces the input.
 
 Shapes: B rows, S source tokens.
 """
@@ -18,12 +19,17 @@ from torch import Tensor
 
 from dialog.models.hierarchical import Fold, turn_numbers
 
-GRID, SHAPE = "grid", "turn_shape"
+GRID = "grid"
+SHAPE = "turn_shape"
 """Names of the additional input and output."""
 
 
-def turn_shape(source: Tensor, mask: Tensor, turn_tokens: tuple[int, ...], shape: tuple[int, int]) -> Tensor:
-    """Return [U, L] for sources [B, S] with mask [B, S]; ``shape`` is the same, as numbers that are traced."""
+def turn_shape(
+    source: Tensor, mask: Tensor, turn_tokens: tuple[int, ...], shape: tuple[int, int]
+) -> Tensor:
+    """Return [U, L] for sources [B, S] with mask [B, S]; ``shape`` is the same, as numbers that are
+    traced.
+    """
     fold = Fold.of(turn_numbers(source, turn_tokens), mask, shape)
     return torch.stack([fold.turns.max(), fold.places.max()]) + 1
 
@@ -42,7 +48,9 @@ def compute_turn_shape(program: torch.onnx.ONNXProgram) -> None:
 
 
 def cummax(values: INT64, dim: int) -> tuple[Any, Any]:
-    """Translate ``values.cummax(1)`` of numbers from 0 on [B, S], as `Fold` uses it; its indices are not used."""
+    """Translate ``values.cummax(1)`` of numbers from 0 on [B, S], as `Fold` uses it; its indices
+    are not used.
+    """
     op: Any = opset20
     assert dim == 1
     length = op.Shape(values, start=1, end=2)

@@ -10,7 +10,7 @@ from dialog.config.components import Component
 from dialog.config.schema import GenerationConfig
 from dialog.data.tokenizers.tokenizer import BOS, EOS
 from dialog.export.formats.onnx.networks import MAP, NEXT
-from dialog.export.settings import search_and_limits
+from dialog.export.model_settings import search_and_limits
 from dialog.generation.build import BANNED_TOKENS
 from dialog.runs.run import Run
 
@@ -18,7 +18,8 @@ LENGTHS = ("min_length", "max_length")
 
 
 def greedy_code(run: Run) -> str:
-    """Return the code that computes `response` from `source`: greedy search between the recipe's lengths.
+    """Return the code that computes `response` from `source`: greedy search between the recipe's
+    lengths.
 
     A comment names what the recipe has besides.
     """
@@ -26,7 +27,11 @@ def greedy_code(run: Run) -> str:
     names = {module: name for name, module in run.model.named_modules()}
     pointer = run.model.decoder.pointer
     earliest = limits["min_length"]
-    no_early_end = [f"    if len(response) < {earliest}:", f"        scores[{EOS}] = -numpy.inf"] if earliest else []
+    no_early_end = (
+        [f"    if len(response) < {earliest}:", f"        scores[{EOS}] = -numpy.inf"]
+        if earliest
+        else []
+    )
     lines = [
         "import numpy",
         "import onnxruntime",
@@ -41,11 +46,20 @@ def greedy_code(run: Run) -> str:
         f"response, token = [], {BOS}",
         *(f"# unlike the run: {text}" for text in lacking(search, limits)),
         f"while len(response) < {limits['max_length']}:",
-        '    result = dict(zip(names[1], step.run(None, {"tokens": numpy.array([[token]]), **tensors})))',
-        f'    tensors = {{name: result.get("{NEXT}" + name, tensor) for name, tensor in tensors.items()}}',
+        (
+            '    result = dict(zip(names[1], step.run(None, {"tokens": numpy.array([[token]]),'
+            " **tensors})))"
+        ),
+        (
+            f'    tensors = {{name: result.get("{NEXT}" + name, tensor) for name, tensor in'
+            " tensors.items()}"
+        ),
     ]
     if pointer is not None:
-        lines.append(f'    attention = result["{MAP}{names[pointer]}"]  # weights [1, heads, 1, source tokens]')
+        lines.append(
+            f'    attention = result["{MAP}{names[pointer]}"]  # weights [1, heads, 1, source'
+            " tokens]"
+        )
     lines += [
         '    scores = result["logits"][0, -1]',
         f"    scores[{[*BANNED_TOKENS]}] = -numpy.inf  # special tokens are not emitted",
@@ -61,7 +75,13 @@ def greedy_code(run: Run) -> str:
 def lacking(search: Component, limits: Mapping[str, Any]) -> list[str]:
     """Return the search and the constraints of a recipe that the code lacks."""
     nothing = asdict(GenerationConfig())
-    other = [] if search["name"] == "greedy" else [f"generation.search {search['name']}, here greedy search"]
+    other = (
+        []
+        if search["name"] == "greedy"
+        else [f"generation.search {search['name']}, here greedy search"]
+    )
     return other + [
-        f"generation.{key}" for key, value in limits.items() if key not in LENGTHS and value != nothing[key]
+        f"generation.{key}"
+        for key, value in limits.items()
+        if key not in LENGTHS and value != nothing[key]
     ]

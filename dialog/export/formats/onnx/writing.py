@@ -20,16 +20,25 @@ from dialog.config.trust import imported_names
 from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, PAD, SELF, UNK
 from dialog.errors import UserError
 from dialog.export.formats.onnx.layers import in_onnx_operators, traced_lengths
-from dialog.export.formats.onnx.networks import MAP, NEXT, EncoderNetwork, StepNetwork, steps_any_length
+from dialog.export.formats.onnx.networks import (
+    MAP,
+    NEXT,
+    EncoderNetwork,
+    StepNetwork,
+    steps_any_length,
+)
 from dialog.export.formats.onnx.tensors import Structure
 from dialog.export.formats.onnx.turns import GRID, SHAPE, TRANSLATIONS, compute_turn_shape
 from dialog.models.seq2seq import Seq2Seq
 
-ENCODER, STEP, DESCRIPTION = "encoder.onnx", "step.onnx", "onnx.json"
+ENCODER = "encoder.onnx"
+STEP = "step.onnx"
+DESCRIPTION = "onnx.json"
 OPSET = 20
 """Version of the operators; ONNX Runtime has them since 1.17."""
 SPECIAL = {"padding": PAD, "begin": BOS, "end": EOS, "unknown": UNK, "other": OTHER, "self": SELF}
-SIZES, OTHER_SIZES = (2, 5, 3), (3, 6, 4)
+SIZES = (2, 5, 3)
+OTHER_SIZES = (3, 6, 4)
 """B, S and T' of the example, and of a second one: the dimensions that differ are free."""
 DIMENSIONS = dict(zip(SIZES, ("batch", "source", "past"), strict=True))
 TOKENS = 7
@@ -69,16 +78,21 @@ def write_networks(model: Seq2Seq, folder: Path) -> None:
 
 
 def write_step(model: Seq2Seq, path: Path, *, several: bool) -> tuple[list[str], list[str]]:
-    """Write the step for one token, or for ``several``; return the names of memory and state, and of all outputs."""
+    """Write the step for one token, or for ``several``; return the names of memory and state, and
+    of all outputs.
+    """
     structure, tensors = example(model, SIZES)
     _, others = example(model, OTHER_SIZES)
     shapes = [free(tensor, others[name]) for name, tensor in tensors.items()]
     network = StepNetwork(model, structure).eval()
-    past, tokens = [*tensors.values()], torch.full((SIZES[0], TOKENS if several else 1), BOS)
+    past = [*tensors.values()]
+    tokens = torch.full((SIZES[0], TOKENS if several else 1), BOS)
     outputs = [*network.outputs(tokens, past)]
     tokens_shape = {0: "batch", 1: "target"} if several else {0: "batch"}
     names = ["tokens", *tensors]
-    program = translated(network, (tokens, past), (tokens_shape, shapes), inputs=names, outputs=outputs)
+    program = translated(
+        network, (tokens, past), (tokens_shape, shapes), inputs=names, outputs=outputs
+    )
     inputs = program.model.graph.inputs
     for value in [*inputs]:
         if value.name != "tokens" and not value.uses() and not value.is_graph_output():
@@ -89,12 +103,17 @@ def write_step(model: Seq2Seq, path: Path, *, several: bool) -> tuple[list[str],
 
 def write_encoder(model: Seq2Seq, path: Path, names: list[str]) -> None:
     """Write the encoder, whose outputs are the tensors of these names."""
-    source, shape = torch.full(SIZES[:2], EOS), {0: "batch", 1: "source"}
+    source = torch.full(SIZES[:2], EOS)
+    shape = {0: "batch", 1: "source"}
     arguments: list[Tensor] = [source, torch.ones_like(source, dtype=torch.bool)]
-    shapes, inputs, outputs = [shape, shape], ["source", "mask"], names
+    shapes = [shape, shape]
+    inputs = ["source", "mask"]
+    outputs = names
     if model.needs_turns:
         arguments.append(torch.zeros(TOKENS, TOKENS + 1))
-        shapes, inputs, outputs = [*shapes, {0: "turns", 1: "turn"}], [*inputs, GRID], [*names, SHAPE]
+        shapes = [*shapes, {0: "turns", 1: "turn"}]
+        inputs = [*inputs, GRID]
+        outputs = [*names, SHAPE]
     network = EncoderNetwork(model, names).eval()
     program = translated(network, tuple(arguments), tuple(shapes), inputs=inputs, outputs=outputs)
     if model.needs_turns:
@@ -103,13 +122,18 @@ def write_encoder(model: Seq2Seq, path: Path, names: list[str]) -> None:
 
 
 def example(model: Seq2Seq, sizes: tuple[int, int, int]) -> tuple[Structure, dict[str, Tensor]]:
-    """Return the structure and tensors of memory and state of B rows with S source tokens, after T' target tokens."""
+    """Return the structure and tensors of memory and state of B rows with S source tokens, after T'
+    target tokens.
+    """
     rows, length, past = sizes
     source = torch.full((rows, length), EOS)
     structure = Structure(*model.start(source, torch.ones_like(source, dtype=torch.bool)))
     tensors = structure.tensors()
-    after = StepNetwork(model, structure).outputs(torch.full((rows, past), BOS), [*tensors.values()])
-    state = {name: after[NEXT + name].clone() for name in tensors if NEXT + name in after}  # no tensor twice
+    after = StepNetwork(model, structure).outputs(
+        torch.full((rows, past), BOS), [*tensors.values()]
+    )
+    # no tensor twice
+    state = {name: after[NEXT + name].clone() for name in tensors if NEXT + name in after}
     return structure, {**tensors, **state}
 
 
@@ -120,7 +144,12 @@ def free(tensor: Tensor, other: Tensor) -> Shape:
 
 
 def translated(
-    network: nn.Module, arguments: tuple[Any, ...], shapes: tuple[Any, ...], *, inputs: list[str], outputs: list[str]
+    network: nn.Module,
+    arguments: tuple[Any, ...],
+    shapes: tuple[Any, ...],
+    *,
+    inputs: list[str],
+    outputs: list[str],
 ) -> torch.onnx.ONNXProgram:
     """Translate a network to ONNX.
 
@@ -136,7 +165,8 @@ def translated(
         output_names=outputs,
         opset_version=OPSET,
         custom_translation_table=TRANSLATIONS,
-        optimize=False,  # its rules drop the addition of 1e-30 in a pointer head; ONNX Runtime optimizes by itself
+        # its rules drop the addition of 1e-30 in a pointer head; ONNX Runtime optimizes by itself
+        optimize=False,
         verbose=False,
     )
     if program is None or [value.name for value in program.model.graph.outputs] != outputs:
@@ -145,7 +175,9 @@ def translated(
 
 
 def save(program: torch.onnx.ONNXProgram, path: Path) -> None:
-    """Write a file without the traces of this machine's source code; above 1.5 GB, the weights are beside it."""
+    """Write a file without the traces of this machine's source code; above 1.5 GB, the weights are
+    beside it.
+    """
     for node in program.model.graph.all_nodes():
         node.metadata_props.clear()
     program.save(path)
@@ -162,7 +194,9 @@ def reported_errors(model: Seq2Seq) -> Iterator[None]:
             cause = cause.__cause__
         reason = " ".join(str(cause).split())[:200]
         parts = ", ".join(imported_names(model.arguments)) or "a part"
-        raise UserError(f"model: torch.onnx cannot translate {parts} ({reason}); use --format huggingface") from error
+        raise UserError(
+            f"model: torch.onnx cannot translate {parts} ({reason}); use --format huggingface"
+        ) from error
 
 
 @contextmanager

@@ -1,1 +1,3 @@
-"""Attention maps as a page that readers explore, as pictures, and as objects in Python; begin with `page.py`."""
+"""Attention maps as a page that readers explore, as pictures, and as objects in Python; begin with
+`page.py`.
+"""

@@ -1,6 +1,7 @@
 """Attention maps as compact JSON for the script of a page.
 
-Weights are rounded to multiples of 1/65535 and written as base64 of unsigned 16-bit integers, low byte first.
+Weights are rounded to multiples of 1/65535 and written as base64 of unsigned 16-bit integers, low
+byte first.
 
 Shapes: H heads, T rows, S columns, G groups (lines of the context).
 """
@@ -64,10 +65,11 @@ class NamedMap(NamedTuple):
 def axes_of(reading: Mapping[str, Any]) -> dict[str, TokenAxis]:
     """Return the axes of the maps of one response, by name.
 
-    "source" and "target" are the tokens of the context and of the response, "read" those that the decoder reads,
-    "turns" the turns of a hierarchical encoder, and "lines" the groups of "source".
+    "source" and "target" are the tokens of the context and of the response, "read" those that the
+    decoder reads, "turns" the turns of a hierarchical encoder, and "lines" the groups of "source".
     """
-    context, response = reading["context_tokens"], reading["response_tokens"]
+    context = reading["context_tokens"]
+    response = reading["response_tokens"]
     kinds = reading.get("context_kinds") or ["word"] * len(context)
     response_kinds = reading.get("response_kinds") or ["word"] * len(response)
     groups = _groups(reading, len(context))
@@ -77,7 +79,9 @@ def axes_of(reading: Mapping[str, Any]) -> dict[str, TokenAxis]:
         "source": TokenAxis.of(context, kinds, groups),
         "target": TokenAxis.of(response, response_kinds, [AxisGroup("response", 0, len(response))]),
         "read": TokenAxis.of(
-            [BEGIN, *response[:-1]], ["start", *response_kinds[:-1]], [AxisGroup("response", 0, len(response))]
+            [BEGIN, *response[:-1]],
+            ["start", *response_kinds[:-1]],
+            [AxisGroup("response", 0, len(response))],
         ),
         "turns": TokenAxis(turns, ["word"] * len(turns), [AxisGroup("turns", 0, len(turns))], {}),
         "lines": TokenAxis(
@@ -90,7 +94,9 @@ def axes_of(reading: Mapping[str, Any]) -> dict[str, TokenAxis]:
 
 
 def maps_of(reading: Mapping[str, Any]) -> list[NamedMap]:
-    """Return the maps of one response in the order of the network, and then the rollout through all layers."""
+    """Return the maps of one response in the order of the network, and then the rollout through all
+    layers.
+    """
     rolled = reading.get("rollout")
     maps = [
         NamedMap(
@@ -104,7 +110,10 @@ def maps_of(reading: Mapping[str, Any]) -> list[NamedMap]:
     ]
     if rolled is None:
         return maps
-    return [*maps, NamedMap(ROLLOUT, ROLLOUT, np.asarray(rolled, dtype=np.float32)[None], "target", "source")]
+    return [
+        *maps,
+        NamedMap(ROLLOUT, ROLLOUT, np.asarray(rolled, dtype=np.float32)[None], "target", "source"),
+    ]
 
 
 def last_cross_attention(reading: Mapping[str, Any]) -> NamedMap | None:
@@ -119,7 +128,10 @@ def notes_of(reading: Mapping[str, Any]) -> list[str]:
     if turns := len(reading.get("unread_turns", [])):
         notes.append(f"The model reads a limited number of turns; not read: {first_turns(turns)}.")
     if tokens := reading.get("dropped_tokens", 0):
-        notes.append(f"The context is longer than the model reads: its first {counted(tokens, 'token')} are not read.")
+        notes.append(
+            f"The context is longer than the model reads: its first {counted(tokens, 'token')} are"
+            " not read."
+        )
     return notes
 
 
@@ -131,20 +143,29 @@ def first_turns(number: int) -> str:
 def pack(reading: Mapping[str, Any], label: str, *, most_cells: int = MOST_CELLS) -> dict[str, Any]:
     """Return the maps of one response for the script: its label, notes, axes and maps.
 
-    Maps that exceed `most_cells` together are reduced to their mean over heads, then from tokens to turns, then left
-    out; a note states which. The first layers are reduced before the last ones, and self-attention before the others.
+    Maps that exceed `most_cells` together are reduced to their mean over heads, then from tokens to
+    turns, then left out; a note states which. The first layers are reduced before the last ones,
+    and self-attention before the others.
     """
-    axes, notes, left = axes_of(reading), notes_of(reading), most_cells
+    axes = axes_of(reading)
+    notes = notes_of(reading)
+    left = most_cells
     packed: dict[str, dict[str, Any]] = {}
     maps = maps_of(reading)
     for _, one in sorted(enumerate(maps), key=lambda entry: (entry[1].kind == "self", -entry[0])):
-        forms = ((smaller, change) for smaller, change in _reductions(one, axes) if smaller.weights.size <= left)
+        forms = (
+            (smaller, change)
+            for smaller, change in _reductions(one, axes)
+            if smaller.weights.size <= left
+        )
         smaller, change = next(forms, (None, "left out"))
         if smaller is not None:
             left -= smaller.weights.size
             packed[one.name] = _packed_map(smaller)
         if change:
-            notes.append(f"{one.name}: {change}; its {one.weights.size:,} weights are too many for a page.")
+            notes.append(
+                f"{one.name}: {change}; its {one.weights.size:,} weights are too many for a page."
+            )
     used = {axis for one in packed.values() for axis in (one["rows"], one["columns"])}
     return {
         "label": label,
@@ -186,13 +207,21 @@ def _reductions(one: NamedMap, axes: Mapping[str, TokenAxis]) -> Iterator[tuple[
 def _packed_map(one: NamedMap) -> dict[str, Any]:
     steps = np.rint(np.nan_to_num(one.weights).clip(0, 1) * STEPS).astype("<u2")
     return {
-        **{"name": one.name, "kind": one.kind, "rows": one.rows, "columns": one.columns, "shape": one.weights.shape},
+        **{
+            "name": one.name,
+            "kind": one.kind,
+            "rows": one.rows,
+            "columns": one.columns,
+            "shape": one.weights.shape,
+        },
         "weights": base64.b64encode(steps.tobytes()).decode(),
     }
 
 
 def _groups(reading: Mapping[str, Any], tokens: int) -> list[AxisGroup]:
-    """Return the lines of the context and its end token as groups; the whole context is one group without lines."""
+    """Return the lines of the context and its end token as groups; the whole context is one group
+    without lines.
+    """
     lines = reading.get("context_lines")
     if not lines:
         return [AxisGroup("context", 0, tokens)]
@@ -204,7 +233,9 @@ def _groups(reading: Mapping[str, Any], tokens: int) -> list[AxisGroup]:
 
 
 def _line_label(reading: Mapping[str, Any], line: int) -> str:
-    """Return the number of a turn of the dialogue, counted from 1 with those that the model does not read."""
+    """Return the number of a turn of the dialogue, counted from 1 with those that the model does
+    not read.
+    """
     turns: Sequence[Mapping[str, str]] = reading["turns"]
     if not 0 <= line < len(turns):
         return "end"

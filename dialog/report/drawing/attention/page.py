@@ -39,18 +39,25 @@ def attention_page(
         title: Name of the page.
         note: Sentence about the response, such as the search that generated it.
         first: Name of the map, and the head or None for the mean, that the page shows first.
-        folds_dialogue: Whether the page shows the dialogue on request only, as it does with a long one.
+        folds_dialogue: Whether the page shows the dialogue on request only, as it does with a long
+            one.
     """
     packed = [pack(maps, label) for label, maps in readings]
-    (unread, turns), response = _dialogue(readings[0][1]), readings[0][1].get("response", "")
+    (unread, turns) = _dialogue(readings[0][1])
+    response = readings[0][1].get("response", "")
     values = {
         "title": title,
         "note": note,
         "unread": unread,
         "turns": turns,
-        "is_long": folds_dialogue or sum(map(len, (*(text for _, text in turns), response))) > LONG_DIALOGUE,
+        "is_long": folds_dialogue
+        or sum(map(len, (*(text for _, text in turns), response))) > LONG_DIALOGUE,
         "response": response,
-        "notes": [f"{one['label']}: {text}" if one["label"] else text for one in packed for text in one["notes"]],
+        "notes": [
+            f"{one['label']}: {text}" if one["label"] else text
+            for one in packed
+            for text in one["notes"]
+        ],
     }
     data = explorer_json([{"id": "", "readings": packed}], first=first)
     return render_page(
@@ -75,7 +82,8 @@ def explorer_json(
         examples: Each has an "id" and "readings", the results of `pack`.
         first: Name of the map and the head, or None for the mean, that is shown first.
         second: Whether two maps are shown side by side; by default, if an example has two readings.
-        slider: Whether the readings of an example are steps of a training, chosen with a slider, the last one first.
+        slider: Whether the readings of an example are steps of a training, chosen with a slider,
+            the last one first.
     """
     data = {
         "examples": examples,
@@ -108,14 +116,17 @@ def stills(readings: Readings, *, rows: int = MOST_ROWS) -> list[StillMap]:
 
 
 def _dialogue(reading: Mapping[str, Any]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Return speaker and text of the turns that the model does not read, and of those that it reads, if only in part.
+    """Return speaker and text of the turns that the model does not read, and of those that it
+    reads, if only in part.
 
     The speakers of unread turns, which have no names, alternate.
     """
     turns = [(SPEAKERS[turn["speaker"]], turn["text"]) for turn in reading.get("turns", [])]
     lines = [line for line in reading.get("context_lines", []) if line >= 0]
     first = min(lines, default=len(turns)) if turns else 0
-    following = next((speaker for speaker, _ in turns if speaker != SPEAKERS["fact"]), SPEAKERS["self"])
+    following = next(
+        (speaker for speaker, _ in turns if speaker != SPEAKERS["fact"]), SPEAKERS["self"]
+    )
     pair = (SPEAKERS["self"], SPEAKERS["other"])
     alternating = cycle(pair[::-1] if following == pair[0] else pair)
     unread = [*zip(alternating, reversed(reading.get("unread_turns", [])), strict=False)]

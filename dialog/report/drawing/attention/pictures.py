@@ -51,11 +51,20 @@ class Picture(NamedTuple):
         """Draw every chosen head as a panel."""
         if not self.headings:
             return heatmap(self.weights[0], rows=self.rows, columns=self.columns, title=self.title)
-        return heatmap_grid(self.weights, rows=self.rows, columns=self.columns, titles=self.headings, title=self.title)
+        return heatmap_grid(
+            self.weights,
+            rows=self.rows,
+            columns=self.columns,
+            titles=self.headings,
+            title=self.title,
+        )
 
 
-def picture(reading: Mapping[str, Any], layer: str | None = None, head: str | None = None) -> Picture:
-    """Return the chosen map: by default all heads of the last cross-attention, or of the last map without one.
+def picture(
+    reading: Mapping[str, Any], layer: str | None = None, head: str | None = None
+) -> Picture:
+    """Return the chosen map: by default all heads of the last cross-attention, or of the last map
+    without one.
 
     Raises:
         UserError: the map or head is unknown, or the response has no maps.
@@ -64,11 +73,18 @@ def picture(reading: Mapping[str, Any], layer: str | None = None, head: str | No
     number = chosen_head(one, head)
     axes = axes_of(reading)
     heads = (
-        one.weights if head is None else one.weights.mean(0, keepdims=True) if number is None else one.weights[[number]]
+        one.weights
+        if head is None
+        else one.weights.mean(0, keepdims=True)
+        if number is None
+        else one.weights[[number]]
     )
-    chosen = [f"head {place}" for place in range(len(heads))] if head is None else [head_name(number)]
+    chosen = (
+        [f"head {place}" for place in range(len(heads))] if head is None else [head_name(number)]
+    )
     headings = chosen if len(one.weights) > 1 else []
-    title, columns = one.name, axes[one.columns].tokens
+    title = one.name
+    columns = axes[one.columns].tokens
     if one.columns == "source":
         folded, columns, heads = folded_heads(heads, axes["source"])
         title += f" ({first_turns(folded)} summed)" if folded else ""
@@ -97,7 +113,9 @@ def chosen_head(one: NamedMap, head: str | None) -> int | None:
     """
     if head in (None, MEAN):
         return None
-    return lookup({str(number): number for number in range(len(one.weights))}, head, f"--head of {one.name}")
+    return lookup(
+        {str(number): number for number in range(len(one.weights))}, head, f"--head of {one.name}"
+    )
 
 
 def head_name(head: int | None) -> str:
@@ -106,7 +124,9 @@ def head_name(head: int | None) -> str:
 
 
 def folded_heads(heads: Weights, axis: TokenAxis) -> tuple[int, list[str], Weights]:
-    """Fold the first turns of wide maps [H, T, S]; return their number, the labels of columns and the weights."""
+    """Fold the first turns of wide maps [H, T, S]; return their number, the labels of columns and
+    the weights.
+    """
     parts = [fold(head, axis, most=MOST_COLUMNS) for head in heads]
     folded, (columns, _) = parts[0]
     return folded, columns, np.stack([weights for _, (_, weights) in parts])

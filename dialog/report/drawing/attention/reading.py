@@ -1,4 +1,6 @@
-"""The attention maps of one response: written as the JSON of `dialog attention`, shown as a page by notebooks."""
+"""The attention maps of one response: written as the JSON of `dialog attention`, shown as a page by
+notebooks.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ class AttentionReading(dict[str, Any]):
     """
 
     def write_json(self, path: str | Path) -> None:
-        """Write a JSON file in which each row of weights is a line; memory does not grow with the file."""
+        """Write a JSON file in which each row of weights is a line; memory does not grow with the
+        file.
+        """
         with replacing(Path(path)) as new, new.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(self.json_pieces())
 
@@ -36,13 +40,19 @@ class AttentionReading(dict[str, Any]):
     def _repr_html_(self) -> str:
         """Return the page of the maps in a frame of its own.
 
-        The frame is sandboxed, so that texts, styles and element ids of the page cannot meet those of a notebook.
+        The frame is sandboxed, so that texts, styles and element ids of the page cannot meet those
+        of a notebook.
         """
         from dialog.report.drawing.attention.page import attention_page
 
         page = html.escape(attention_page([("", self)], title=""))
-        style = f"width: 100%; height: {FRAME_HEIGHT}px; border: 0; resize: vertical; overflow: auto"
-        return f'<iframe sandbox="allow-scripts" style="{style}" title="Attention maps" srcdoc="{page}"></iframe>'
+        style = (
+            f"width: 100%; height: {FRAME_HEIGHT}px; border: 0; resize: vertical; overflow: auto"
+        )
+        return (
+            f'<iframe sandbox="allow-scripts" style="{style}" title="Attention maps"'
+            f' srcdoc="{page}"></iframe>'
+        )
 
 
 def _json_pieces(value: object) -> Iterator[str]:
@@ -51,7 +61,11 @@ def _json_pieces(value: object) -> Iterator[str]:
         items = (chain([f"{to_json(key)}: "], _json_pieces(item)) for key, item in value.items())
         yield from _joined("{}", items)
     elif isinstance(value, np.ndarray):
-        yield from [to_json(value.tolist())] if value.ndim == 1 else _joined("[]", map(_json_pieces, value))
+        yield from (
+            [to_json(value.tolist())]
+            if value.ndim == 1
+            else _joined("[]", map(_json_pieces, value))
+        )
     elif isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
         yield from _joined("[]", map(_json_pieces, value))
     else:

@@ -1,4 +1,5 @@
-"""A map without scripts: a table with one coloured cell per weight, and the strongest context tokens as text.
+"""A map without scripts: a table with one coloured cell per weight, and the strongest context
+tokens as text.
 
 Shapes: T rows, S columns.
 """
@@ -10,12 +11,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dialog.report.drawing.attention.packing import AxisGroup, TokenAxis, Weights, axes_of, last_cross_attention
+from dialog.report.drawing.attention.packing import (
+    AxisGroup,
+    TokenAxis,
+    Weights,
+    axes_of,
+    last_cross_attention,
+)
 from dialog.report.drawing.scale import ON_DARK, ON_LIGHT, to_colours, to_css
 
 SHADES = 32
 """Colours of a cell; each is a class of the style sheet."""
-MOST_COLUMNS, MOST_ROWS = 120, 120
+MOST_COLUMNS = 120
+MOST_ROWS = 120
 """Cells of a table; above, turns are folded from the first one on, and rows are left out."""
 STRONGEST = 3
 
@@ -37,7 +45,8 @@ class StillMap(NamedTuple):
     columns: list[str]
     folded: int  # number of turns that are one column
     omitted: int  # number of rows that are left out
-    rows: list[tuple[str, list[StillCell], list[tuple[str, str]]]]  # token, cells, strongest tokens and their weights
+    # token, cells, strongest tokens and their weights
+    rows: list[tuple[str, list[StillCell], list[tuple[str, str]]]]
 
 
 def still_map(reading: Mapping[str, Any], label: str, *, rows: int = MOST_ROWS) -> StillMap | None:
@@ -53,17 +62,25 @@ def still_map(reading: Mapping[str, Any], label: str, *, rows: int = MOST_ROWS) 
     lines = [
         (
             token,
-            [StillCell(int(shade), f"{weight:.3f}") for shade, weight in zip(shades[place], row, strict=True)],
+            [
+                StillCell(int(shade), f"{weight:.3f}")
+                for shade, weight in zip(shades[place], row, strict=True)
+            ],
             _strongest(weights[place], axes["source"].tokens),
         )
         for place, (token, row) in enumerate(zip(axes["target"].tokens, columns[1], strict=False))
     ]
     omitted = last.weights.shape[1] - len(weights)
-    return StillMap(label, last.name, len(last.weights), f"{peak:.3f}", columns[0], folded, omitted, lines)
+    return StillMap(
+        label, last.name, len(last.weights), f"{peak:.3f}", columns[0], folded, omitted, lines
+    )
 
 
-def fold(weights: Weights, axis: TokenAxis, *, most: int = MOST_COLUMNS) -> tuple[int, tuple[list[str], Weights]]:
-    """Replace as many of the first turns by one column each, their sum, as leaves at most `most` columns.
+def fold(
+    weights: Weights, axis: TokenAxis, *, most: int = MOST_COLUMNS
+) -> tuple[int, tuple[list[str], Weights]]:
+    """Replace as many of the first turns by one column each, their sum, as leaves at most `most`
+    columns.
 
     Returns:
         The number of turns that were folded, the labels and the weights of the columns.

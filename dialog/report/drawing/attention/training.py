@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 
 from dialog.report.drawing.attention.packing import MOST_CELLS, pack
-from dialog.report.drawing.attention.page import PACKAGE, Readings, explorer_json, explorer_style, stills
+from dialog.report.drawing.attention.page import (
+    PACKAGE,
+    Readings,
+    explorer_json,
+    explorer_style,
+    stills,
+)
 from dialog.report.page import printable_json, render_page
 
 LONGEST = 60
@@ -18,10 +24,12 @@ LONGEST = 60
 def training_page(examples: Mapping[int, Readings]) -> str:
     """Return a page with a slider over training steps.
 
-    As many examples are kept, the first one at least, as have together at most `MOST_CELLS` weights.
+    As many examples are kept, the first one at least, as have together at most `MOST_CELLS`
+    weights.
 
     Args:
-        examples: For each row of the validation split, the labels of the steps and the maps, in the order of training.
+        examples: For each row of the validation split, the labels of the steps and the maps, in the
+            order of training.
     """
     shown = list(examples.items())
     while len(shown) > 1 and sum(_size(readings) for _, readings in shown) > MOST_CELLS:
@@ -35,7 +43,9 @@ def training_page(examples: Mapping[int, Readings]) -> str:
         for row, readings in shown
     ]
     last = [readings[-1] for _, readings in shown]
-    notes = {text for example in packed for reading in example["readings"] for text in reading["notes"]}
+    notes = {
+        text for example in packed for reading in example["readings"] for text in reading["notes"]
+    }
     data = explorer_json(packed, second=False, slider=True)
     values = {"omitted": len(examples) - len(shown), "notes": sorted(notes)}
     return render_page(

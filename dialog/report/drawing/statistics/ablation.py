@@ -16,8 +16,13 @@ Ablation = Mapping[str, Any]
 
 def ablation_svg(ablation: Ablation, *, title: str) -> str:
     """Draw bits per byte against the number of heads that are left."""
-    points = [(float(point["heads_left"]), float(point["bits_per_byte"])) for point in reversed(ablation["curve"])]
-    return curves_svg([Curve(title, "least important heads first", points)], x="heads left", y="bits per byte")
+    points = [
+        (float(point["heads_left"]), float(point["bits_per_byte"]))
+        for point in reversed(ablation["curve"])
+    ]
+    return curves_svg(
+        [Curve(title, "least important heads first", points)], x="heads left", y="bits per byte"
+    )
 
 
 def ablation_lines(ablation: Ablation) -> Iterator[str]:
@@ -40,8 +45,14 @@ def ablation_lines(ablation: Ablation) -> Iterator[str]:
 def ablation_page(ablation: Ablation, *, title: str) -> str:
     """Return a page with the curve and the table; without scripts or a network."""
     other = ablation["split"] != ablation["ranking_split"]
-    safe = printable_json({"title": title, "heads": ablation["heads"], "curve": ablation["curve"], "other": other})
-    values = {**safe, "sizes": sizes_text(ablation), "picture": Markup(ablation_svg(ablation, title=title))}
+    safe = printable_json(
+        {"title": title, "heads": ablation["heads"], "curve": ablation["curve"], "other": other}
+    )
+    values = {
+        **safe,
+        "sizes": sizes_text(ablation),
+        "picture": Markup(ablation_svg(ablation, title=title)),
+    }
     return render_page("dialog.report.drawing.statistics", "ablation.html.j2", values)
 
 

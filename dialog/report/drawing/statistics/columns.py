@@ -13,16 +13,28 @@ Statistics = Mapping[str, Any]
 DISTANCES = range(5)
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Shape": {
-        "entropy": ("entropy", "entropy of a row divided by log n for n tokens: 0 is one token, 1 is uniform"),
+        "entropy": (
+            "entropy",
+            "entropy of a row divided by log n for n tokens: 0 is one token, 1 is uniform",
+        ),
         "sharpness": ("sharpness", "largest weight of a row"),
-        "similarity": ("similarity", "mean cosine with the rows of the other heads of the same kind"),
+        "similarity": (
+            "similarity",
+            "mean cosine with the rows of the other heads of the same kind",
+        ),
     },
     "Coverage": {
         "coverage": (
             "coverage",
-            "sum over source tokens of the mass on each, at most 1, divided by the shorter of both lengths",
+            (
+                "sum over source tokens of the mass on each, at most 1, divided by the shorter of"
+                " both lengths"
+            ),
         ),
-        "repetition": ("repetition", "mass on what earlier response tokens have read (coverage loss)"),
+        "repetition": (
+            "repetition",
+            "mass on what earlier response tokens have read (coverage loss)",
+        ),
     },
     "Mass on kinds of tokens": {
         "mass_start": ("start", "mass on the first token"),
@@ -32,7 +44,13 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Mass by distance of the turn": {
         f"mass_distance_{distance}": (
-            f"{distance}+ back" if distance == DISTANCES[-1] else f"{distance} back" if distance else "last turn",
+            (
+                f"{distance}+ back"
+                if distance == DISTANCES[-1]
+                else f"{distance} back"
+                if distance
+                else "last turn"
+            ),
             "mass on a turn counted from the end of the context, of contexts that have such a turn",
         )
         for distance in DISTANCES
@@ -40,17 +58,26 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Mass by turn": {
         f"mass_turn_{turn + 1}": (
             f"turn {turn + 1}" + "+" * (turn == DISTANCES[-1]),
-            "mass on a turn counted from the beginning of the context, of contexts that have such a turn",
+            (
+                "mass on a turn counted from the beginning of the context, of contexts that have"
+                " such a turn"
+            ),
         )
         for turn in DISTANCES
     },
     "Agreement": {
         "erasure": (
             "erasure",
-            "rank correlation of weights with the change of log p when one source token is left out",
+            (
+                "rank correlation of weights with the change of log p when one source token is"
+                " left out"
+            ),
         ),
         "gradient": ("gradient", "rank correlation of weights with gradient x input"),
-        "alignment_accuracy": ("accuracy", "share of copied tokens whose largest weight is on the token they copy"),
+        "alignment_accuracy": (
+            "accuracy",
+            "share of copied tokens whose largest weight is on the token they copy",
+        ),
         "alignment_error_rate": ("error rate", "alignment error rate against the gold alignment"),
     },
 }
@@ -67,8 +94,13 @@ NARROW = 8
 
 def groups_of(statistics: Statistics) -> dict[str, dict[str, tuple[str, str]]]:
     """Return the groups with the statistics that any row has."""
-    defined = {name for row in statistics["rows"] for name, value in row.items() if value is not None}
-    groups = {title: {name: text for name, text in group.items() if name in defined} for title, group in GROUPS.items()}
+    defined = {
+        name for row in statistics["rows"] for name, value in row.items() if value is not None
+    }
+    groups = {
+        title: {name: text for name, text in group.items() if name in defined}
+        for title, group in GROUPS.items()
+    }
     return {title: group for title, group in groups.items() if group}
 
 
@@ -90,7 +122,8 @@ def rows_with(statistics: Statistics, group: Mapping[str, Any]) -> list[Mapping[
 def sizes_text(statistics: Statistics) -> str:
     """Return what was measured, in one line."""
     size = (
-        f"{statistics['split']}: {statistics['examples']:,} examples, {statistics['target_tokens']:,} response tokens"
+        f"{statistics['split']}: {statistics['examples']:,} examples,"
+        f" {statistics['target_tokens']:,} response tokens"
     )
     if sampled := statistics["sample"]["examples"]:
         size += f"; erasure and gradient on {sampled} of them"
@@ -115,4 +148,6 @@ def statistics_lines(statistics: Statistics) -> Iterator[str]:
 
 
 def _line(label: str, cells: Sequence[str], first: int, widths: Sequence[int]) -> str:
-    return f"{label:<{first}}" + "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+    return f"{label:<{first}}" + "".join(
+        f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True)
+    )

@@ -28,7 +28,8 @@ HEAD = 60
 
 
 def statistics_svg(statistics: Statistics) -> str:
-    """Draw the statistics of cross-attention [heads, statistics] from 0 to 1; negative correlations are drawn as 0.
+    """Draw the statistics of cross-attention [heads, statistics] from 0 to 1; negative correlations
+    are drawn as 0.
 
     Without cross-attention it draws self-attention.
     """
@@ -41,7 +42,9 @@ def statistics_image(statistics: Statistics) -> Image.Image:
 
 
 def statistics_page(statistics: Statistics, *, title: str) -> str:
-    """Return a page with the picture, all tables, and the similarity of heads; without scripts or a network."""
+    """Return a page with the picture, all tables, and the similarity of heads; without scripts or a
+    network.
+    """
     safe = printable_json(statistics)
     groups = groups_of(safe)
     values = {
@@ -52,7 +55,9 @@ def statistics_page(statistics: Statistics, *, title: str) -> str:
             {
                 "title": name,
                 "labels": [label for label, _ in group.values()],
-                "rows": [(head_label(row), values_of(row, group)) for row in rows_with(safe, group)],
+                "rows": [
+                    (head_label(row), values_of(row, group)) for row in rows_with(safe, group)
+                ],
                 "meanings": dict(group.values()),
             }
             for name, group in groups.items()
@@ -61,7 +66,9 @@ def statistics_page(statistics: Statistics, *, title: str) -> str:
         "similarity": [
             {
                 "kind": pairs["kind"],
-                "svg": Markup(heatmap_svg(pairs["matrix"], rows=labels, columns=labels, peak=1.0, limit=HEAD)),
+                "svg": Markup(
+                    heatmap_svg(pairs["matrix"], rows=labels, columns=labels, peak=1.0, limit=HEAD)
+                ),
             }
             for pairs in safe["similarity"]
             for labels in [[_short(name) for name in pairs["heads"]]]
@@ -71,9 +78,15 @@ def statistics_page(statistics: Statistics, *, title: str) -> str:
 
 
 def _parts(statistics: Statistics) -> list[list[Mapping[str, Any]]]:
-    """Return the rows of cross-attention, which has more statistics, and those of self-attention, if there are any."""
+    """Return the rows of cross-attention, which has more statistics, and those of self-attention,
+    if there are any.
+    """
     crosses = [row for row in statistics["rows"] if "coverage" in row]
-    return [rows for rows in (crosses, [row for row in statistics["rows"] if "coverage" not in row]) if rows]
+    return [
+        rows
+        for rows in (crosses, [row for row in statistics["rows"] if "coverage" not in row])
+        if rows
+    ]
 
 
 def _map(statistics: Statistics, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""Choose validation examples by the data alone: neither the seed nor the tokenizer of a run changes them."""
+"""Choose validation examples by the data alone: neither the seed nor the tokenizer of a run changes
+them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ FIRST = 10_000
 
 
 def rows_to_draw(store: Store) -> list[int]:
-    """Return `DRAWN` rows of which at least as many others have shorter responses, in bytes, as longer ones."""
+    """Return `DRAWN` rows of which at least as many others have shorter responses, in bytes, as
+    longer ones.
+    """
     rows = _sample(store, CANDIDATES)
     sizes = {row: store.target_bytes([row]) for row in rows}
     median = sorted(sizes.values())[len(rows) // 2] if rows else 0

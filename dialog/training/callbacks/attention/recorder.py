@@ -39,11 +39,13 @@ Gold = Callable[[Sequence[int]], Mapping[int, Mapping[int, int]]]
 
 
 class AttentionRecorder(Callback):
-    """Writes the maps of a few validation examples, logs them as pictures, and logs statistics as curves.
+    """Writes the maps of a few validation examples, logs them as pictures, and logs statistics as
+    curves.
 
-    Maps under teacher forcing of every layer and head, without dropout and autocast: ``attention/step-<n>/<row>.json``
-    in the format of ``dialog attention``, and the weights as arrays beside it. The rows depend on the validation split
-    alone, so all runs of a comparison draw the same examples. Training is not affected; only the first rank writes.
+    Maps under teacher forcing of every layer and head, without dropout and autocast:
+    ``attention/step-<n>/<row>.json`` in the format of ``dialog attention``, and the weights as
+    arrays beside it. The rows depend on the validation split alone, so all runs of a comparison
+    draw the same examples. Training is not affected; only the first rank writes.
 
     Args:
         folder: The run folder.
@@ -53,7 +55,12 @@ class AttentionRecorder(Callback):
     """
 
     def __init__(
-        self, folder: Path, store: Store, *, self_attention: bool = False, gold: Gold = lambda rows: {}
+        self,
+        folder: Path,
+        store: Store,
+        *,
+        self_attention: bool = False,
+        gold: Gold = lambda rows: {},
     ) -> None:
         self.folder = folder / "attention"
         self.store = store
@@ -102,32 +109,52 @@ class AttentionRecorder(Callback):
     def curves(self, module: DialogModule) -> dict[str, float]:
         """Return `CURVES` of each head, by key."""
         self._batches = self._batches or list(self._measured_batches())
-        rows = curve_statistics(module.model, self._batches, self._kinds, self_attention=self.self_attention)
-        values = {f"attention/{name}/{head_label(row)}": row.get(name) for row in rows for name in CURVES}
+        rows = curve_statistics(
+            module.model, self._batches, self._kinds, self_attention=self.self_attention
+        )
+        values = {
+            f"attention/{name}/{head_label(row)}": row.get(name) for row in rows for name in CURVES
+        }
         return {key: value for key, value in values.items() if value is not None}
 
     def reading(self, module: DialogModule, row: int) -> dict[str, Any]:
-        """Return the maps of an example, in the format of ``dialog attention``; the module must be in eval mode."""
-        store, tokenizer = self.store, self.store.tokenizer
+        """Return the maps of an example, in the format of ``dialog attention``; the module must be
+        in eval mode.
+        """
+        store = self.store
+        tokenizer = self.store.tokenizer
         source, target = (ids.tolist() for ids in (store.source(row), store.target(row)))
         sources, targets = (torch.tensor([ids], device=module.device) for ids in (source, target))
-        maps = attention_maps(module.model, sources, torch.ones_like(sources, dtype=torch.bool), targets[:, :-1])
+        maps = attention_maps(
+            module.model, sources, torch.ones_like(sources, dtype=torch.bool), targets[:, :-1]
+        )
         context, response = ([*map(tokenizer.label, ids)] for ids in (source, target[1:]))
         turns = turn_indices(module.model, sources[0], len(source))
         facts, lines = (
-            [ReadLine(own, tokenizer.decode(ids), len(ids)) for own, ids in part] for part in store.lines(row)
+            [ReadLine(own, tokenizer.decode(ids), len(ids)) for own, ids in part]
+            for part in store.lines(row)
         )
         return {
-            **maps_with_tokens([one for one in maps if self._is_recorded(one.kind)], 0, context, response, turns),
+            **maps_with_tokens(
+                [one for one in maps if self._is_recorded(one.kind)], 0, context, response, turns
+            ),
             "response": tokenizer.decode(target[1:-1]),
             **line_groups(
-                tokenizer, facts, lines, source, target[1:], max_source=store.max_source, layout=store.layout
+                tokenizer,
+                facts,
+                lines,
+                source,
+                target[1:],
+                max_source=store.max_source,
+                layout=store.layout,
             ),
         }
 
     @cached_property
     def _kinds(self) -> TokenKinds:
-        """Kinds of the tokens; they are classified once, which takes long for a large vocabulary."""
+        """Kinds of the tokens; they are classified once, which takes long for a large
+        vocabulary.
+        """
         return TokenKinds.of(self.store.tokenizer)
 
     def _is_recorded(self, kind: str) -> bool:
@@ -135,13 +162,19 @@ class AttentionRecorder(Callback):
 
     def _takes_part(self, trainer: Trainer, module: LightningModule) -> bool:
         """Return whether this rank computes maps: the first one, and all of a sharded model."""
-        return not trainer.sanity_checking and bool(self.rows) and (trainer.is_global_zero or is_sharded(module))
+        return (
+            not trainer.sanity_checking
+            and bool(self.rows)
+            and (trainer.is_global_zero or is_sharded(module))
+        )
 
     def _measured_batches(self) -> Iterator[Examples]:
         """Yield the rows that are measured, in batches of similar length."""
         rows = rows_to_measure(self.store)
         gold = self.gold(rows)
-        for places in Plan(by_length(*self.store.lengths[rows].T), budget=MEASURED_TOKENS).batches():
+        for places in Plan(
+            by_length(*self.store.lengths[rows].T), budget=MEASURED_TOKENS
+        ).batches():
             chosen = [rows[place] for place in places]
             batch = self.store.batch(chosen)
             yield Examples(batch.source, batch.target, gold=[gold.get(row, {}) for row in chosen])

@@ -20,19 +20,24 @@ DIGITS = 7
 
 
 def write_maps(folder: Path, step: int, row: int, reading: Mapping[str, Any]) -> None:
-    """Write ``step-<n>/<row>.json`` in the format of ``dialog attention``, and ``<row>.npz`` beside it.
+    """Write ``step-<n>/<row>.json`` in the format of ``dialog attention``, and ``<row>.npz`` beside
+    it.
 
-    The .npz has the exact weights [H, T, S] of each map as compressed float32, by name, and what else is in the JSON as
-    text under ``reading``.
+    The .npz has the exact weights [H, T, S] of each map as compressed float32, by name, and what
+    else is in the JSON as text under ``reading``.
     """
     path = folder / f"step-{step}" / f"{row}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     arrays: dict[str, Any] = {one["name"]: one["weights"] for one in reading["maps"]}
     maps = [{**one, "weights": rounded(one["weights"], DIGITS)} for one in reading["maps"]]
     write_text(path, json.dumps({**reading, "maps": maps}, ensure_ascii=False))
-    labels = [{key: value for key, value in one.items() if key != "weights"} for one in reading["maps"]]
+    labels = [
+        {key: value for key, value in one.items() if key != "weights"} for one in reading["maps"]
+    ]
     with replacing(path.with_suffix(".npz")) as new, new.open("wb") as file:
-        np.savez_compressed(file, reading=np.array(json.dumps({**reading, "maps": labels})), **arrays)
+        np.savez_compressed(
+            file, reading=np.array(json.dumps({**reading, "maps": labels})), **arrays
+        )
 
 
 def read_maps(path: Path) -> dict[str, Any]:

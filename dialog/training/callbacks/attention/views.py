@@ -1,4 +1,5 @@
-"""Attention maps of a training in a tracker: images, a table and a page; called in the tracker's thread.
+"""Attention maps of a training in a tracker: images, a table and a page; called in the tracker's
+thread.
 
 Shapes: H heads, T response tokens, S source tokens.
 """
@@ -21,40 +22,62 @@ from dialog.training.callbacks.attention.stored_maps import read_maps, stored_st
 from dialog.training.loggers.background import MediaLogger, PageLogger
 
 IMAGES = 1
-"""Number of examples that are drawn as images, which take most of the time; page and table have all."""
+"""Number of examples that are drawn as images, which take most of the time; page and table have
+all.
+"""
 MOST_STEPS = 8
 """Steps of the page: first, last, and others evenly between them."""
-COLUMNS = ["step", "example", "module", "head", "context", "response", "strongest", "entropy", "sharpness", "coverage"]
+COLUMNS = [
+    "step",
+    "example",
+    "module",
+    "head",
+    "context",
+    "response",
+    "strongest",
+    "entropy",
+    "sharpness",
+    "coverage",
+]
 
 Readings = Mapping[int, Mapping[str, Any]]
 """Maps of examples by row of the validation split, in the format of ``dialog attention``."""
 
 
 def log_images(logger: MediaLogger, readings: Readings, step: int) -> None:
-    """Log one image per attention module of the first `IMAGES` examples, with one panel per head."""
+    """Log one image per attention module of the first `IMAGES` examples, with one panel per
+    head.
+    """
     images = {}
     for row, reading in islice(readings.items(), IMAGES):
         axes = axes_of(reading)
         for one in maps_of(reading):
-            rows, columns = axes[one.rows].tokens, axes[one.columns].tokens
+            rows = axes[one.rows].tokens
+            columns = axes[one.columns].tokens
             image = heatmap_grid(one.weights, rows=rows, columns=columns, title=one.name)
             images[f"attention/{row}/{one.name}"] = image
     logger.log_images(images, step)
 
 
 def log_table(logger: PageLogger, readings: Readings, step: int) -> None:
-    """Log the tokens, the strongest source token of each response token and statistics, one row per head.
+    """Log the tokens, the strongest source token of each response token and statistics, one row per
+    head.
 
-    Each validation logs a table of its own under one key: a table that is logged again with more rows is not uploaded
-    again.
+    Each validation logs a table of its own under one key: a table that is logged again with more
+    rows is not uploaded again.
     """
-    rows = [table_row for row, reading in readings.items() for table_row in table_rows(reading, step, row)]
+    rows = [
+        table_row
+        for row, reading in readings.items()
+        for table_row in table_rows(reading, step, row)
+    ]
     logger.log_table("attention/heads", COLUMNS, rows, step)
 
 
 def table_rows(reading: Mapping[str, Any], step: int, row: int) -> list[list[str | int | float]]:
     """Return the `COLUMNS` of each head of the cross-attention over tokens."""
-    context, response = reading["context_tokens"], reading["response_tokens"]
+    context = reading["context_tokens"]
+    response = reading["response_tokens"]
     rows: list[list[str | int | float]] = []
     for one in maps_of(reading):
         if (one.kind, one.columns) != ("cross", "source"):
@@ -65,7 +88,9 @@ def table_rows(reading: Mapping[str, Any], step: int, row: int) -> list[list[str
         sums |= coverage_sums(weights, real, columns)
         for head, heads_weights in enumerate(one.weights):
             strongest = [context[place] for place in heads_weights.argmax(-1)]
-            pairs = " ".join(f"{token}→{source}" for token, source in zip(response, strongest, strict=True))
+            pairs = " ".join(
+                f"{token}→{source}" for token, source in zip(response, strongest, strict=True)
+            )
             values = [float(sums[name].total[head] / sums[name].number) for name in COLUMNS[-3:]]
             texts = [" ".join(context), " ".join(response), pairs]
             rows.append([step, row, one.name, head, *texts, *(round(value, 4) for value in values)])
@@ -86,7 +111,11 @@ def panel(folder: Path, last: int) -> str:
     paths = {row: {step: folder / f"step-{step}" / f"{row}.npz" for step in steps} for row in rows}
     return training_page(
         {
-            row: [(f"step {step:,}", read_maps(path)) for step, path in steps_of_row.items() if path.exists()]
+            row: [
+                (f"step {step:,}", read_maps(path))
+                for step, path in steps_of_row.items()
+                if path.exists()
+            ]
             for row, steps_of_row in paths.items()
         }
     )

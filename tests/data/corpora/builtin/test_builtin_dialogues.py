@@ -37,12 +37,16 @@ def answers(dialogue: Dialogue) -> list[int]:
 
 def test_dialogues_do_not_depend_on_the_hash_seed() -> None:
     script = (
-        "from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues\n"
-        "print([list(BuiltinDialogues(size=60, seed=3).dialogues(split)) for split in ('train', 'validation', 'test')])"
+        "from dialog.data.corpora.builtin.builtin_dialogues import"
+        " BuiltinDialogues\nprint([list(BuiltinDialogues(size=60, seed=3).dialogues(split)) for"
+        " split in ('train', 'validation', 'test')])"
     )
     outputs = {
         subprocess.run(
-            [sys.executable, "-c", script], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
         ).stdout
         for seed in ("1", "2")
     }
@@ -51,7 +55,10 @@ def test_dialogues_do_not_depend_on_the_hash_seed() -> None:
 
 
 def test_another_seed_gives_other_dialogues() -> None:
-    one, other = ({words(d.turns) for d in BuiltinDialogues(size=200, seed=seed).dialogues("train")} for seed in (0, 1))
+    one, other = (
+        {words(d.turns) for d in BuiltinDialogues(size=200, seed=seed).dialogues("train")}
+        for seed in (0, 1)
+    )
     assert len(one & other) < 5
 
 
@@ -64,7 +71,11 @@ def test_a_smaller_corpus_is_a_prefix_of_a_larger_one(split: str) -> None:
 @pytest.mark.parametrize(("size", "held_out"), [(1, 1), (9, 1), (30, 3), (257, 25)])
 def test_validation_and_test_hold_a_tenth_each(size: int, held_out: int) -> None:
     corpus = BuiltinDialogues(size=size)
-    assert [sum(1 for _ in corpus.dialogues(split)) for split in SPLITS] == [size, held_out, held_out]
+    assert [sum(1 for _ in corpus.dialogues(split)) for split in SPLITS] == [
+        size,
+        held_out,
+        held_out,
+    ]
 
 
 def test_ids_are_unique_and_two_passes_are_equal() -> None:
@@ -80,9 +91,14 @@ def test_a_size_below_one_is_rejected(size: int) -> None:
 
 
 @pytest.mark.parametrize("distractors", [0, 1])
-def test_splits_share_no_dialogue_even_across_seeds(distractors: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_splits_share_no_dialogue_even_across_seeds(
+    distractors: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opening = (("Hello, I lost my {item}.",), ("Oh no. When was that?",), ("That was on {day}.",))
-    questions = (("What did you lose?", "I lost my {item}."), ("Which day was it?", "It was on {day}."))
+    questions = (
+        ("What did you lose?", "I lost my {item}."),
+        ("Which day was it?", "It was on {day}."),
+    )
     asides = (("My {person} was there.", "I see."),)
     # 420 dialogues, 12 times as many with a distractor: without a rule, splits have many in common
     few = Scenario(("visitor", "clerk"), opening, questions, asides, ((), ()), "Now back to you.")
@@ -91,7 +107,9 @@ def test_splits_share_no_dialogue_even_across_seeds(distractors: int, monkeypatc
         split: {
             words(d.turns)
             for seed in (0, 1)
-            for d in BuiltinDialogues(size=1500, seed=seed, distractors=distractors).dialogues(split)
+            for d in BuiltinDialogues(size=1500, seed=seed, distractors=distractors).dialogues(
+                split
+            )
         }
         for split in SPLITS
     }
@@ -157,9 +175,9 @@ def test_an_answer_is_a_function_of_its_context() -> None:
     wordings: dict[tuple[object, str], set[str]] = defaultdict(set)
     for dialogue in BuiltinDialogues(size=6000).dialogues("train"):
         for index in answers(dialogue):
-            replies[tuple(turn.text for turn in dialogue.turns[max(index - WINDOW, 0) : index])].add(
-                dialogue.turns[index].text
-            )
+            replies[
+                tuple(turn.text for turn in dialogue.turns[max(index - WINDOW, 0) : index])
+            ].add(dialogue.turns[index].text)
             question = re.split(r"(?<=\.) ", dialogue.turns[index - 1].text)[-1]
             wordings[dialogue.meta["scenario"], question].add(masked(dialogue.turns[index]))
     assert all(len(texts) == 1 for texts in replies.values())
@@ -170,7 +188,9 @@ def test_no_answer_can_be_guessed_without_the_context() -> None:
     replies_to: dict[tuple[object, str], Counter[str]] = defaultdict(Counter)
     for dialogue in DIALOGUES:
         for index in answers(dialogue):
-            replies_to[dialogue.meta["scenario"], masked(dialogue.turns[index])][dialogue.turns[index].text] += 1
+            replies_to[dialogue.meta["scenario"], masked(dialogue.turns[index])][
+                dialogue.turns[index].text
+            ] += 1
     assert {scenario for scenario, _ in replies_to} == set(SCENARIOS)
     for form, counts in replies_to.items():
         assert counts.total() > 50
@@ -191,7 +211,9 @@ def test_questions_ask_for_either_of_two_facts_of_a_kind() -> None:
 
 
 def rivals_of(dialogue: Dialogue, turn: int, source: int, length: int) -> list[tuple[int, int]]:
-    """Return (turn, character) of the other facts of the copied kind, in the turns before the first question."""
+    """Return (turn, character) of the other facts of the copied kind, in the turns before the first
+    question.
+    """
     fact = dialogue.turns[turn].text[source : source + length]
     kinds = [set(values) for values in VALUES.values() if fact in values]
     others = set.union(*kinds) - {fact}
@@ -205,7 +227,10 @@ def rivals_of(dialogue: Dialogue, turn: int, source: int, length: int) -> list[t
 
 
 def test_the_fingerprint_depends_on_the_settings() -> None:
-    prints = [BuiltinDialogues(size=size, seed=seed).fingerprint() for size, seed in ((10, 0), (10, 1), (11, 0))]
+    prints = [
+        BuiltinDialogues(size=size, seed=seed).fingerprint()
+        for size, seed in ((10, 0), (10, 1), (11, 0))
+    ]
     assert all(one != other for one, other in pairwise(prints))
     assert prints[0] == BuiltinDialogues(size=10).fingerprint()
     assert all(isinstance(value, str) for value in prints[0].values())
@@ -214,7 +239,10 @@ def test_the_fingerprint_depends_on_the_settings() -> None:
 
 def test_only_the_chosen_scenarios_occur() -> None:
     chosen = BuiltinDialogues(size=60, scenarios=["table", "pets"])
-    assert {dialogue.meta["scenario"] for dialogue in chosen.dialogues("train")} == {"table", "pets"}
+    assert {dialogue.meta["scenario"] for dialogue in chosen.dialogues("train")} == {
+        "table",
+        "pets",
+    }
     with pytest.raises(UserError, match="did you mean 'pets'"):
         BuiltinDialogues(scenarios=["pet"])
     with pytest.raises(UserError):
@@ -230,4 +258,6 @@ def test_all_phrasings_of_a_turn_have_the_same_slots(scenario: Scenario) -> None
         stated += slots.pop()
     assert len(stated) == len(set(stated))
     assert {slot.rstrip("2") for slot in stated} <= set(VALUES)
-    assert {slot for _, answer in scenario.questions for slot in re.findall(r"\{(\w+)\}", answer)} == set(stated)
+    assert {
+        slot for _, answer in scenario.questions for slot in re.findall(r"\{(\w+)\}", answer)
+    } == set(stated)

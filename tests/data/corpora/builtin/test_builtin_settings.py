@@ -11,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
-from dialog.data.corpora.builtin.scenarios import CHECKS, CONSENT, SCENARIOS, SMALL_TALK, SORRY, VALUES, Scenario
+from dialog.data.corpora.builtin.scenarios import (
+    CHECKS,
+    CONSENT,
+    SCENARIOS,
+    SMALL_TALK,
+    SORRY,
+    VALUES,
+    Scenario,
+)
 from dialog.data.dialogue import SPLITS, Copy, Dialogue
 from dialog.errors import UserError
 
@@ -23,30 +31,79 @@ LAST = 4
 OTHERS = re.compile(rf"\b[Mm]y ({'|'.join(VALUES['person'])})\b")
 CORRECTED = re.compile("|".join(SORRY))
 
-# A reader that knows English but not the generator: maps a question to (answer, who states the fact, its phrasings).
+# A reader that knows English but not the generator: maps a question to (answer, who states the
+# fact, its phrasings).
 ANSWERS: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    "How many seats do I have?": ("You have {} seats.", "I", (r"[Aa] table for (\w+), please", r"I need (\w+) seats")),
-    "Under what name is it?": ("It is under {}.", "I", (r"[Mm]y name is (\w+)", r"(?:my table|I booked) under (\w+)")),
-    "Which day is it?": ("It is on {}.", "you", (r"Please come\b.*? on (\w+)", r"you should come on (\w+)")),
-    "When should I come?": ("Please come at {}.", "you", (r"Please come\b.*? at (\w+)", r"you should come at (\w+)")),
+    "How many seats do I have?": (
+        "You have {} seats.",
+        "I",
+        (r"[Aa] table for (\w+), please", r"I need (\w+) seats"),
+    ),
+    "Under what name is it?": (
+        "It is under {}.",
+        "I",
+        (r"[Mm]y name is (\w+)", r"(?:my table|I booked) under (\w+)"),
+    ),
+    "Which day is it?": (
+        "It is on {}.",
+        "you",
+        (r"Please come\b.*? on (\w+)", r"you should come on (\w+)"),
+    ),
+    "When should I come?": (
+        "Please come at {}.",
+        "you",
+        (r"Please come\b.*? at (\w+)", r"you should come at (\w+)"),
+    ),
     "When does the band play?": ("The band plays at {}.", "you", (r"he band plays at (\w+)",)),
     "How many nights did I book?": ("You booked {} nights.", "I", (r"I booked (\w+) nights",)),
     "Which room is mine?": ("Yours is the {} room.", "you", (r"[Yy]ou are in the (\w+) room",)),
     "When is breakfast?": ("Breakfast is at {}.", "you", (r"reakfast is at (\w+)",)),
-    "What did you lose?": ("I lost my {}.", "you", (r"I lost my (?:\w+ )?(\w+)\.", r"find a \w+ (\w+)")),
-    "What colour is it?": ("The colour is {}.", "you", (r"(?:lost my|find a) (\w+) \w+", r"what I lost was (\w+)")),
+    "What did you lose?": (
+        "I lost my {}.",
+        "you",
+        (r"I lost my (?:\w+ )?(\w+)\.", r"find a \w+ (\w+)"),
+    ),
+    "What colour is it?": (
+        "The colour is {}.",
+        "you",
+        (r"(?:lost my|find a) (\w+) \w+", r"what I lost was (\w+)"),
+    ),
     "Where did you lose it?": ("I lost it at the {}.", "you", (r"I was at the (\w+)",)),
-    "Which day was it?": ("It was on {}.", "you", (r"I was at .* on (\w+)", r"On (\w+) I was", r"I lost it on (\w+)")),
+    "Which day was it?": (
+        "It was on {}.",
+        "you",
+        (r"I was at .* on (\w+)", r"On (\w+) I was", r"I lost it on (\w+)"),
+    ),
     "What will I eat?": ("You will have the {}.", "I", (r"I will have\b.*? the (\w+)",)),
-    "What will you eat?": ("I will have the {}.", "you", (r"(?:I will have|For me)\b.*? the (\w+)",)),
-    "What will I drink?": ("You will have some {}.", "I", (r"I will (?:have|drink)\b.*? some (\w+)",)),
-    "What will you drink?": ("I will have some {}.", "you", (r"(?:I will drink|For me)\b.*? some (\w+)",)),
+    "What will you eat?": (
+        "I will have the {}.",
+        "you",
+        (r"(?:I will have|For me)\b.*? the (\w+)",),
+    ),
+    "What will I drink?": (
+        "You will have some {}.",
+        "I",
+        (r"I will (?:have|drink)\b.*? some (\w+)",),
+    ),
+    "What will you drink?": (
+        "I will have some {}.",
+        "you",
+        (r"(?:I will drink|For me)\b.*? some (\w+)",),
+    ),
     **{
         question: form
         for day in ("Saturday", "Sunday")
         for question, form in {
-            f"Where were you on {day}?": ("I was at the {}.", "you", (rf"n {day} I (?:met \w+|was) at the (\w+)",)),
-            f"Who was there on {day}?": ("I met {}.", "you", (rf"n {day} I (?:met|was at the \w+ with) (\w+)",)),
+            f"Where were you on {day}?": (
+                "I was at the {}.",
+                "you",
+                (rf"n {day} I (?:met \w+|was) at the (\w+)",),
+            ),
+            f"Who was there on {day}?": (
+                "I met {}.",
+                "you",
+                (rf"n {day} I (?:met|was at the \w+ with) (\w+)",),
+            ),
         }.items()
     },
     **{
@@ -56,12 +113,19 @@ ANSWERS: dict[str, tuple[str, str, tuple[str, ...]]] = {
             f"What is the name of your {pet}?": (
                 "The name is {}.",
                 "you",
-                (rf"My {pet} (\w+) is", rf"I have\b.* a {pet} called (\w+)", rf"my {pet} is called (\w+)"),
+                (
+                    rf"My {pet} (\w+) is",
+                    rf"I have\b.* a {pet} called (\w+)",
+                    rf"my {pet} is called (\w+)",
+                ),
             ),
             f"How old is your {pet}?": (
                 "It is {} years old.",
                 "you",
-                (rf"(?:My {pet} \w+|my {pet}) is (\w+) years", rf"I have\b.* a {pet} called \w+, who is (\w+)"),
+                (
+                    rf"(?:My {pet} \w+|my {pet}) is (\w+) years",
+                    rf"I have\b.* a {pet} called \w+, who is (\w+)",
+                ),
             ),
         }.items()
     },
@@ -69,7 +133,9 @@ ANSWERS: dict[str, tuple[str, str, tuple[str, ...]]] = {
 
 
 def read(dialogue: Dialogue, index: int) -> tuple[str, tuple[Copy, ...]]:
-    """Return the answer expected as turn `index` and its copy, from the last statement by the right speaker."""
+    """Return the answer expected as turn `index` and its copy, from the last statement by the right
+    speaker.
+    """
     turns = dialogue.turns
     question = re.split(r"(?<=\.) ", turns[index - 1].text)[-1]
     form, who, patterns = ANSWERS[question]
@@ -88,7 +154,9 @@ def read(dialogue: Dialogue, index: int) -> tuple[str, tuple[Copy, ...]]:
 def settings() -> st.SearchStrategy[dict[str, Any]]:
     few = st.integers(0, 30)
     chance = st.sampled_from([0.0, 0.3, 1.0])
-    return st.fixed_dictionaries({"memory": few, "distractors": few, "corrections": chance, "seed": st.integers()})
+    return st.fixed_dictionaries(
+        {"memory": few, "distractors": few, "corrections": chance, "seed": st.integers()}
+    )
 
 
 def texts_before_questions(dialogue: Dialogue) -> list[str]:
@@ -101,34 +169,52 @@ def count(pattern: re.Pattern[str], dialogue: Dialogue) -> int:
 
 
 @given(settings(), st.sampled_from(SPLITS), st.sampled_from(sorted(SCENARIOS)))
-def test_a_reader_finds_every_answer_and_its_source(settings_drawn: dict[str, Any], split: str, scenario: str) -> None:
-    for dialogue in islice(BuiltinDialogues(scenarios=[scenario], **settings_drawn).dialogues(split), 4):
+def test_a_reader_finds_every_answer_and_its_source(
+    settings_drawn: dict[str, Any], split: str, scenario: str
+) -> None:
+    for dialogue in islice(
+        BuiltinDialogues(scenarios=[scenario], **settings_drawn).dialogues(split), 4
+    ):
         last = len(dialogue.turns) - 1
-        assert [index for index, turn in enumerate(dialogue.turns) if turn.copies] == [last - 2, last]
+        assert [index for index, turn in enumerate(dialogue.turns) if turn.copies] == [
+            last - 2,
+            last,
+        ]
         for index in (last - 2, last):
-            assert (dialogue.turns[index].text, dialogue.turns[index].copies) == read(dialogue, index)
+            assert (dialogue.turns[index].text, dialogue.turns[index].copies) == read(
+                dialogue, index
+            )
 
 
 def test_a_reader_finds_every_answer_of_the_default_corpus() -> None:
     for dialogue in BuiltinDialogues(size=500).dialogues("train"):
         for index in (-3, -1):
             number = index % len(dialogue.turns)
-            assert (dialogue.turns[index].text, dialogue.turns[index].copies) == read(dialogue, number)
+            assert (dialogue.turns[index].text, dialogue.turns[index].copies) == read(
+                dialogue, number
+            )
 
 
 def test_the_reader_knows_every_question() -> None:
-    assert set(ANSWERS) == {question for scenario in SCENARIOS.values() for question, _ in scenario.questions}
+    assert set(ANSWERS) == {
+        question for scenario in SCENARIOS.values() for question, _ in scenario.questions
+    }
 
 
 @given(settings(), st.sampled_from(SPLITS))
-def test_the_settings_give_the_number_of_exchanges(settings_drawn: dict[str, Any], split: str) -> None:
+def test_the_settings_give_the_number_of_exchanges(
+    settings_drawn: dict[str, Any], split: str
+) -> None:
     for dialogue in islice(BuiltinDialogues(**settings_drawn).dialogues(split), 4):
         scenario = SCENARIOS[str(dialogue.meta["scenario"])]
         facts = sum(map(len, scenario.corrections))
         corrections = count(CORRECTED, dialogue)
         assert corrections <= 2 * facts * (settings_drawn["corrections"] > 0)
         assert settings_drawn["corrections"] < 1 or corrections == 2 * facts
-        assert sum(text in dict(SMALL_TALK) for text in texts_before_questions(dialogue)) == settings_drawn["memory"]
+        assert (
+            sum(text in dict(SMALL_TALK) for text in texts_before_questions(dialogue))
+            == settings_drawn["memory"]
+        )
         exchanges = settings_drawn["memory"] + settings_drawn["distractors"] + corrections
         assert len(dialogue.turns) == len(scenario.opening) + 2 * exchanges + LAST
         assert dialogue.turns[-LAST].text.startswith(scenario.back) == (exchanges > 0)
@@ -138,7 +224,9 @@ def test_the_settings_give_the_number_of_exchanges(settings_drawn: dict[str, Any
 def test_harder_dialogues_are_plain_text_of_two_speakers(settings_drawn: dict[str, Any]) -> None:
     for dialogue in islice(BuiltinDialogues(**settings_drawn).dialogues("train"), 4):
         assert all(one.speaker != other.speaker for one, other in pairwise(dialogue.turns))
-        assert {turn.speaker for turn in dialogue.turns} == set(SCENARIOS[str(dialogue.meta["scenario"])].speakers)
+        assert {turn.speaker for turn in dialogue.turns} == set(
+            SCENARIOS[str(dialogue.meta["scenario"])].speakers
+        )
         for turn in dialogue.turns:
             assert re.fullmatch(r"[A-Z][A-Za-z,]*([.?]? [A-Za-z,]+)*[.?]", turn.text)
 
@@ -149,7 +237,9 @@ def test_a_copied_fact_is_stated_once_and_about_no_other() -> None:
             for copy in turn.copies:
                 fact = turn.text[copy.start : copy.end]
                 statements = [
-                    text for text in texts_before_questions(dialogue) for _ in re.findall(rf"\b{fact}\b", text)
+                    text
+                    for text in texts_before_questions(dialogue)
+                    for _ in re.findall(rf"\b{fact}\b", text)
                 ]
                 assert statements == [dialogue.turns[copy.turn].text]
                 assert not OTHERS.search(statements[0])
@@ -159,7 +249,10 @@ def test_distractors_state_facts_of_the_questioned_kinds() -> None:
     rivals: Counter[tuple[object, str]] = Counter()
     for dialogue in DIALOGUES:
         others = " ".join(
-            text for exchange in pairwise(texts_before_questions(dialogue)) for text in exchange if OTHERS.search(text)
+            text
+            for exchange in pairwise(texts_before_questions(dialogue))
+            for text in exchange
+            if OTHERS.search(text)
         )
         for turn in dialogue.turns:
             for copy in turn.copies:
@@ -173,9 +266,13 @@ def test_distractors_state_facts_of_the_questioned_kinds() -> None:
 
 def test_corrections_occur_with_their_probability() -> None:
     corrected: Counter[int] = Counter()
-    dialogues = list(BuiltinDialogues(size=3000, scenarios=["pets"], corrections=0.3).dialogues("train"))
+    dialogues = list(
+        BuiltinDialogues(size=3000, scenarios=["pets"], corrections=0.3).dialogues("train")
+    )
     for dialogue in dialogues:
-        corrected[len([text for text in texts_before_questions(dialogue) if "my cat is called" in text])] += 1
+        corrected[
+            len([text for text in texts_before_questions(dialogue) if "my cat is called" in text])
+        ] += 1
     assert 0.67 < corrected[0] / len(dialogues) < 0.73
     assert 0.27 < corrected[2] / (corrected[1] + corrected[2]) < 0.33
 
@@ -183,15 +280,22 @@ def test_corrections_occur_with_their_probability() -> None:
 def test_small_talk_and_people_repeat_only_after_all_others() -> None:
     corpus = BuiltinDialogues(memory=len(SMALL_TALK) + 1, distractors=len(VALUES["person"]) + 1)
     for dialogue in islice(corpus.dialogues("train"), 20):
-        talk = Counter(text for text in texts_before_questions(dialogue) if text in dict(SMALL_TALK))
+        talk = Counter(
+            text for text in texts_before_questions(dialogue) if text in dict(SMALL_TALK)
+        )
         assert sorted(talk.values()) == [1] * (len(SMALL_TALK) - 1) + [2]
-        people = Counter(person for text in texts_before_questions(dialogue) for person in OTHERS.findall(text))
+        people = Counter(
+            person for text in texts_before_questions(dialogue) for person in OTHERS.findall(text)
+        )
         assert sorted(people.values()) == [1] * (len(VALUES["person"]) - 1) + [2]
 
 
 def test_exchanges_come_in_any_order() -> None:
     dialogues = list(BuiltinDialogues(size=1000, memory=1, distractors=1).dialogues("train"))
-    first = [bool(OTHERS.search(" ".join(texts_before_questions(dialogue)[-4:-2]))) for dialogue in dialogues]
+    first = [
+        bool(OTHERS.search(" ".join(texts_before_questions(dialogue)[-4:-2])))
+        for dialogue in dialogues
+    ]
     assert 0.45 < sum(first) / len(dialogues) < 0.55
 
 
@@ -199,17 +303,24 @@ def test_exchanges_come_in_any_order() -> None:
 def test_a_smaller_harder_corpus_is_a_prefix_of_a_larger_one(split: str) -> None:
     small = list(BuiltinDialogues(size=10, **HARD).dialogues(split))
     assert len(small) == (10 if split == "train" else 1)
-    assert small == list(islice(BuiltinDialogues(size=10_000_000, **HARD).dialogues(split), len(small)))
+    assert small == list(
+        islice(BuiltinDialogues(size=10_000_000, **HARD).dialogues(split), len(small))
+    )
 
 
 def test_the_fingerprint_lists_settings_that_add_turns() -> None:
     easy = BuiltinDialogues(size=10).fingerprint()
     assert easy == BuiltinDialogues(size=10, memory=0, distractors=0, corrections=0.0).fingerprint()
     for name, value in HARD.items():
-        assert BuiltinDialogues(size=10, **{name: value}).fingerprint() == {**easy, name: str(value)}
+        assert BuiltinDialogues(size=10, **{name: value}).fingerprint() == {
+            **easy,
+            name: str(value),
+        }
 
 
-@pytest.mark.parametrize("wrong", [{"memory": -1}, {"distractors": -2}, {"corrections": 1.5}, {"corrections": -0.1}])
+@pytest.mark.parametrize(
+    "wrong", [{"memory": -1}, {"distractors": -2}, {"corrections": 1.5}, {"corrections": -0.1}]
+)
 def test_a_setting_out_of_range_is_rejected(wrong: dict[str, Any]) -> None:
     ((name, value),) = wrong.items()
     with pytest.raises(UserError, match=rf"corpus builtin: .*{name} (is )?{value}.*0 or more"):
@@ -239,7 +350,9 @@ def test_asides_about_others_cover_every_questioned_kind(scenario: Scenario) -> 
         assert len(others) > 1
         assert all(slot == "person" or slot.endswith("3") for slot in others)
     kinds = {slot.rstrip("23") for exchange in scenario.asides for slot in slots(*exchange)}
-    assert kinds - {"person"} == {slot.rstrip("2") for _, answer in scenario.questions for slot in slots(answer)}
+    assert kinds - {"person"} == {
+        slot.rstrip("2") for _, answer in scenario.questions for slot in slots(answer)
+    }
 
 
 def values_in(kinds: Iterable[str], *lines: str) -> set[str]:
@@ -252,7 +365,9 @@ def values_in(kinds: Iterable[str], *lines: str) -> set[str]:
 def test_added_lines_have_values_only_in_slots(scenario: Scenario) -> None:
     exchanges = [line for exchange in scenario.asides for line in exchange]
     kinds = {slot.rstrip("23") for slot in slots(*exchanges)}
-    assert not values_in(kinds, scenario.back, *scenario.corrections[0], *scenario.corrections[1], *exchanges)
+    assert not values_in(
+        kinds, scenario.back, *scenario.corrections[0], *scenario.corrections[1], *exchanges
+    )
 
 
 def test_small_talk_contains_no_value() -> None:

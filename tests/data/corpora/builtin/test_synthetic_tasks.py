@@ -36,13 +36,17 @@ def words_of(dialogue: Dialogue) -> tuple[list[str], list[str]]:
 
 def test_dialogues_do_not_depend_on_the_hash_seed() -> None:
     script = (
-        "from dialog.data.corpora.builtin.synthetic_tasks import TASKS, SyntheticTasks\n"
-        "corpora = [SyntheticTasks(task=task, size=20, seed=3) for task in TASKS]\n"
-        "print([list(each.dialogues(split)) for each in corpora for split in ('train', 'validation', 'test')])"
+        "from dialog.data.corpora.builtin.synthetic_tasks import TASKS, SyntheticTasks\ncorpora ="
+        " [SyntheticTasks(task=task, size=20, seed=3) for task in"
+        " TASKS]\nprint([list(each.dialogues(split)) for each in corpora for split in ('train',"
+        " 'validation', 'test')])"
     )
     outputs = {
         subprocess.run(
-            [sys.executable, "-c", script], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
         ).stdout
         for seed in ("1", "2")
     }
@@ -74,7 +78,10 @@ def test_copies_point_to_the_source_of_each_word(task: str, split: str) -> None:
     for dialogue in corpus(task, size=200).dialogues(split):
         requested, answer = dialogue.turns
         words = [answer.text[copy.start : copy.end] for copy in answer.copies]
-        assert words == [requested.text[copy.source : copy.source + copy.end - copy.start] for copy in answer.copies]
+        assert words == [
+            requested.text[copy.source : copy.source + copy.end - copy.start]
+            for copy in answer.copies
+        ]
         assert words == words_of(dialogue)[1]
         assert {copy.turn for copy in answer.copies} == {0}
         assert all(re.fullmatch(r"\w+", word) for word in words)
@@ -103,7 +110,9 @@ def test_responses_are_correct() -> None:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_lengths_are_in_the_chosen_range(task: str) -> None:
-    limited = corpus(task, lengths=[2, 4], test_lengths=[5, 6], symbols=2 if task == "recall" else 26)
+    limited = corpus(
+        task, lengths=[2, 4], test_lengths=[5, 6], symbols=2 if task == "recall" else 26
+    )
     for split, wanted in zip(SPLITS, ({2, 3, 4}, {2, 3, 4}, {5, 6}), strict=True):
         words = {len(words_of(dialogue)[0]) for dialogue in limited.dialogues(split)}
         more = {"recall": 2 + 2, "rare": 1}.get(task, 0)
@@ -111,7 +120,9 @@ def test_lengths_are_in_the_chosen_range(task: str) -> None:
 
 
 def test_the_test_asks_only_for_words_never_asked_in_training() -> None:
-    turns = {split: [*map(words_of, corpus("rare", size=3000).dialogues(split))] for split in SPLITS}
+    turns = {
+        split: [*map(words_of, corpus("rare", size=3000).dialogues(split))] for split in SPLITS
+    }
     requested = {split: {response[0] for _, response in pairs} for split, pairs in turns.items()}
     seen = {word for context, _ in turns["train"] for word in context}
     assert len(requested["train"]) == 360
@@ -123,7 +134,9 @@ def test_the_test_asks_only_for_words_never_asked_in_training() -> None:
 @pytest.mark.parametrize("task", TASKS)
 def test_each_word_is_one_token_with_a_gold_alignment(task: str) -> None:
     training = list(corpus(task, size=2000).dialogues("train"))
-    tokenizer = byte_bpe((turn.text for dialogue in training for turn in dialogue.turns), vocabulary=VOCABULARY)
+    tokenizer = byte_bpe(
+        (turn.text for dialogue in training for turn in dialogue.turns), vocabulary=VOCABULARY
+    )
     assert len(tokenizer) < VOCABULARY
     for dialogue in [*training[:100], *corpus(task, size=2000).dialogues("test")]:
         for turn in dialogue.turns:
@@ -135,13 +148,16 @@ def test_each_word_is_one_token_with_a_gold_alignment(task: str) -> None:
         assert all(source[place] == target[position + 1] for position, place in gold.items())
 
 
-@pytest.mark.parametrize("name", [name for name in shipped_recipes() if name.startswith("reverse/")])
+@pytest.mark.parametrize(
+    "name", [name for name in shipped_recipes() if name.startswith("reverse/")]
+)
 def test_the_recipes_tokenizers_have_a_token_for_each_word(name: str) -> None:
     data = compose(name).recipe.data
     settings = {key: value for key, value in data.corpus.items() if key != "name"}
     training = list(SyntheticTasks(**{**settings, "size": 500}).dialogues("train"))
     tokenizer = byte_bpe(
-        (turn.text for dialogue in training for turn in dialogue.turns), vocabulary=data.tokenizer["vocabulary"]
+        (turn.text for dialogue in training for turn in dialogue.turns),
+        vocabulary=data.tokenizer["vocabulary"],
     )
     words = {word for dialogue in training for word in words_of(dialogue)[0]}
     assert len(words) == settings.get("symbols", 26)

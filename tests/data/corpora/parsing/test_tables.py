@@ -24,7 +24,9 @@ WIDTH = 3
     delimiter=st.sampled_from([",", "\t", ";"]),
     end=st.sampled_from(["\n", "\r\n"]),
 )
-def test_tables_of_the_csv_module_are_read_back(rows: list[list[str]], quoting: int, delimiter: str, end: str) -> None:
+def test_tables_of_the_csv_module_are_read_back(
+    rows: list[list[str]], quoting: int, delimiter: str, end: str
+) -> None:
     text = io.StringIO()
     places = []
     for row in [["a", "b\nb", "c"], *rows]:
@@ -34,7 +36,9 @@ def test_tables_of_the_csv_module_are_read_back(rows: list[list[str]], quoting: 
         path = Path(folder) / "table.csv"
         path.write_bytes(text.getvalue().encode())
         rows_read = list(table(path, ["b\nb", "a"], delimiter=delimiter))
-    assert [cells(row) for _, row in rows_read] == [dict(zip(["a", "b\nb", "c"], row, strict=True)) for row in rows]
+    assert [cells(row) for _, row in rows_read] == [
+        dict(zip(["a", "b\nb", "c"], row, strict=True)) for row in rows
+    ]
     assert [place for place, _ in rows_read] == [f"{path}:{place}" for place in places[1:]]
 
 
@@ -63,6 +67,8 @@ def test_a_bad_first_row_raises_and_other_bad_rows_are_yielded(tmp_path: Path) -
 
 def test_errors_truncate_long_lists_of_columns(tmp_path: Path) -> None:
     (tmp_path / "table.csv").write_text("x," * 100_000 + "\n")
-    with pytest.raises(UserError, match=r"table\.csv:1: no column 'a' among x, .* \.\.\. .*; the first row") as caught:
+    with pytest.raises(
+        UserError, match=r"table\.csv:1: no column 'a' among x, .* \.\.\. .*; the first row"
+    ) as caught:
         next(table(tmp_path / "table.csv", ["a"]))
     assert len(str(caught.value)) < 1000

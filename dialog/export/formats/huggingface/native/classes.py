@@ -6,18 +6,22 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from dialog.export.settings import learned_lengths, transformer_settings
+from dialog.export.model_settings import learned_lengths, transformer_settings
 from dialog.models.seq2seq import TIE_ALIASES, TIES, Seq2Seq
 from dialog.models.transformer import TransformerSettings
 
 SIDES = ("encoder", "decoder")
-SINUSOIDAL, LEARNED = "sinusoidal", "learned"
-PEGASUS, MARIAN, BLENDERBOT = "pegasus", "marian", "blenderbot"
+SINUSOIDAL = "sinusoidal"
+LEARNED = "learned"
+PEGASUS = "pegasus"
+MARIAN = "marian"
+BLENDERBOT = "blenderbot"
 CLASSES = {(True, SINUSOIDAL): PEGASUS, (False, SINUSOIDAL): MARIAN, (True, LEARNED): BLENDERBOT}
 """Type of the model in transformers, by ``norm_first`` and ``positions``.
 
-BART and mBART have a norm after the embeddings, and the sinusoids of M2M100 have other frequencies. A learned table in
-Marian would be lost when the model is saved again, since Marian does not save its table.
+BART and mBART have a norm after the embeddings, and the sinusoids of M2M100 have other frequencies.
+A learned table in Marian would be lost when the model is saved again, since Marian does not save
+its table.
 """
 ACTIVATIONS = ("relu", "gelu")
 
@@ -27,7 +31,8 @@ def unsupported(model: Seq2Seq) -> str:
     if type(model) is not Seq2Seq:
         return f"the network is of the class {type(model).__name__}"  # such as an ensemble
     reasons = chain(_component_reasons(model), _side_reasons(model), _shared_reasons(model))
-    return next(reasons, "")  # the first one only: each check assumes that those before it found nothing
+    # the first one only: each check assumes that those before it found nothing
+    return next(reasons, "")
 
 
 def all_settings(model: Seq2Seq) -> dict[str, TransformerSettings]:
@@ -36,7 +41,9 @@ def all_settings(model: Seq2Seq) -> dict[str, TransformerSettings]:
 
 
 def inner_rates(settings: TransformerSettings) -> dict[str, float]:
-    """Return the rates of dropout inside attention and feed-forward network; None means ``dropout``."""
+    """Return the rates of dropout inside attention and feed-forward network; None means
+    ``dropout``.
+    """
     rates = {name: getattr(settings, name) for name in ("attention_dropout", "activation_dropout")}
     return {name: settings.dropout if rate is None else rate for name, rate in rates.items()}
 
@@ -69,7 +76,10 @@ def _side_reasons(model: Seq2Seq) -> Iterator[str]:
         if own.activation not in ACTIVATIONS:
             yield f"model.{side}.activation is {own.activation}"
         if own.key_value_heads not in (None, own.heads):
-            yield f"model.{side}.key_value_heads is {own.key_value_heads}, but model.{side}.heads {own.heads}"
+            yield (
+                f"model.{side}.key_value_heads is {own.key_value_heads}, but model.{side}.heads"
+                f" {own.heads}"
+            )
         if positions not in (SINUSOIDAL, LEARNED):
             yield f"model.{side}.positions is {positions}"
         if (own.norm_first, positions) not in CLASSES:

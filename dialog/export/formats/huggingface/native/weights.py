@@ -1,9 +1,10 @@
 """Weights by their names in transformers.
 
-A sinusoidal table of transformers has all sines, then all cosines, and Marian computes it when it is loaded; ours
-alternates. So the D dimensions of every state are written in the order of transformers: even ones, then odd ones. A
-sum, a norm and a product with the states are the same in any order of D, if all weights have that order. The
-dimensions of heads and of the feed-forward network's inner states keep theirs.
+A sinusoidal table of transformers has all sines, then all cosines, and Marian computes it when it
+is loaded; ours alternates. So the D dimensions of every state are written in the order of
+transformers: even ones, then odd ones. A sum, a norm and a product with the states are the same in
+any order of D, if all weights have that order. The dimensions of heads and of the feed-forward
+network's inner states keep theirs.
 
 Shapes: D width, L positions, V vocabulary.
 """
@@ -16,12 +17,15 @@ import torch
 from torch import Tensor
 
 from dialog.export.formats.huggingface.native.classes import SIDES, SINUSOIDAL
-from dialog.export.settings import transformer_settings
+from dialog.export.model_settings import transformer_settings
 from dialog.models.positions import SinusoidalPositions
 from dialog.models.seq2seq import Seq2Seq
 
-READS, WRITES = 1, 0
-"""Dimension of a weight that is the state's, in a layer that reads states, and in one that returns them."""
+READS = 1
+WRITES = 0
+"""Dimension of a weight that is the state's, in a layer that reads states, and in one that returns
+them.
+"""
 PARTS = {
     "self_attention.query": ("self_attn.q_proj", READS),
     "self_attention.key": ("self_attn.k_proj", READS),
@@ -49,7 +53,8 @@ TABLES = {
 
 
 def renamed(model: Seq2Seq, positions: int) -> dict[str, Tensor]:
-    """Return copies of all weights by their names in transformers, with the dimensions of states in its order.
+    """Return copies of all weights by their names in transformers, with the dimensions of states in
+    its order.
 
     A shared table is listed under each of its names. Sinusoidal tables have ``positions`` rows.
     """
@@ -63,15 +68,21 @@ def renamed(model: Seq2Seq, positions: int) -> dict[str, Tensor]:
         if name == "head.bias":
             tensors["final_logits_bias"] = tensor.clone().unsqueeze(0)  # [1, V]
         else:
-            tensors |= {new: _reordered(tensor, dimension, order) for new, dimension in _new_names(name)}
+            tensors |= {
+                new: _reordered(tensor, dimension, order) for new, dimension in _new_names(name)
+            }
     if sinusoidal:
         table = SinusoidalPositions(size)(torch.zeros(1, positions, size)).squeeze(0)  # [L, D]
-        tensors |= {f"model.{side}.embed_positions.weight": table.index_select(1, order) for side in SIDES}
+        tensors |= {
+            f"model.{side}.embed_positions.weight": table.index_select(1, order) for side in SIDES
+        }
     return tensors
 
 
 def _reordered(tensor: Tensor, dimension: int, order: Tensor) -> Tensor:
-    """Return a copy with a dimension in a new order; the bias of a layer that reads states has no such dimension."""
+    """Return a copy with a dimension in a new order; the bias of a layer that reads states has no
+    such dimension.
+    """
     return tensor.index_select(dimension, order) if dimension < tensor.dim() else tensor.clone()
 
 

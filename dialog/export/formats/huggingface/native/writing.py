@@ -19,16 +19,17 @@ from dialog.export.formats.huggingface.native.classes import (
     ties_of,
 )
 from dialog.export.formats.huggingface.native.weights import SHARED, renamed
-from dialog.export.settings import learned_lengths, table_length
+from dialog.export.model_settings import learned_lengths, table_length
 from dialog.models.seq2seq import Seq2Seq
 from dialog.runs.run import Run
 
 
 def write(run: Run, folder: Path, extra: Mapping[str, Any]) -> None:
-    """Write config.json, with the ``extra`` values, and model.safetensors of a network that is not `unsupported`.
+    """Write config.json, with the ``extra`` values, and model.safetensors of a network that is not
+    `unsupported`.
 
-    With ``tie_embeddings=source`` the table is written once for the source and once for the target; fine-tuning then
-    trains two tables.
+    With ``tie_embeddings=source`` the table is written once for the source and once for the target;
+    fine-tuning then trains two tables.
     """
     from transformers import AutoConfig, AutoModelForSeq2SeqLM
 
@@ -47,7 +48,8 @@ def write(run: Run, folder: Path, extra: Mapping[str, Any]) -> None:
 def config_values(model: Seq2Seq, recipe: Recipe) -> dict[str, Any]:
     """Return the content of config.json, without rules of generation."""
     settings = all_settings(model)
-    encoder, (one_table, tied) = settings["encoder"], ties_of(model)
+    encoder = settings["encoder"]
+    (one_table, tied) = ties_of(model)
     kind = CLASSES[encoder.norm_first, encoder.positions["name"]]
     values: dict[str, Any] = {
         "model_type": kind,
@@ -63,7 +65,8 @@ def config_values(model: Seq2Seq, recipe: Recipe) -> dict[str, Any]:
         "bos_token_id": BOS,
         "eos_token_id": EOS,
         "decoder_start_token_id": BOS,
-        "forced_eos_token_id": None,  # else the last token of a response of the greatest length is the end token
+        # else the last token of a response of the greatest length is the end token
+        "forced_eos_token_id": None,
     }
     for side, own in settings.items():
         values[f"{side}_layers"] = own.layers
