@@ -122,6 +122,17 @@ def functions(source: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDe
     )
 
 
+def is_packed(node: ast.Assign) -> bool:
+    """Whether an assignment is ``a, b = x, y``, where neither value needs the other's old one."""
+    target = node.targets[0]
+    if not (isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)):
+        return False
+    targets = {ast.unparse(element) for element in target.elts}
+    values = ast.walk(node.value)
+    used = {ast.unparse(part) for part in values if isinstance(part, ast.Name | ast.Attribute)}
+    return not targets & used
+
+
 def mutations(module: ast.Module) -> Iterator[int]:
     """Lines that change a module-level name, or create an empty container at module level."""
     tops = set()

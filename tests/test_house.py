@@ -19,6 +19,7 @@ from source_code import (
     functions,
     imported,
     imported_files,
+    is_packed,
     mutations,
     tree,
     unsafe_calls,
@@ -55,6 +56,7 @@ MOST_CODE_LINES = 400
 MOST_ENTRIES = 14
 EXTENSIBLE = {".", "cli", "data/corpora", "inspection/sections"}
 """Folders of families that users extend, and the package itself, may have more entries."""
+LOOPS = {"models", "runs", "training"}
 VAGUE_FILES = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
 LIGHTNING = {"lightning", "pytorch_lightning"}
 LIGHTNING_INTERNALS = "training/lightning_internals.py"
@@ -113,6 +115,14 @@ def floor(file: str) -> int:
     return heights[0]
 
 
+def entry_of(file: str, folder: str) -> str | None:
+    """The entry of a folder that a file is, or is below; None outside, and for ``__init__.py``."""
+    path = Path(file)
+    if not path.is_relative_to(folder) or path == Path(folder, "__init__.py"):
+        return None
+    return path.relative_to(folder).parts[0]
+
+
 # ------------------------------------------------------------------ layers
 
 
@@ -128,6 +138,17 @@ def test_imports_run_downwards() -> None:
 
 def test_no_import_cycle() -> None:
     assert cycle({file: imported_files(file) for file in INSIDE}) is None
+
+
+@pytest.mark.parametrize("folder", sorted({str(Path(file).parent) for file in INSIDE} - {"."}))
+def test_entries_of_a_folder_have_no_import_cycle(folder: str) -> None:
+    """A file, or all files below a subfolder, count as one entry."""
+    entries: dict[str, set[str]] = {}
+    for file in INSIDE:
+        if (entry := entry_of(file, folder)) is not None:
+            others = {entry_of(other, folder) for other in imported_files(file)}
+            entries.setdefault(entry, set()).update(others - {None, entry})
+    assert folder in LOOPS or cycle(entries) is None
 
 
 def test_importing_dialog_imports_no_module_of_it() -> None:
@@ -241,6 +262,16 @@ def test_test_names_are_short_and_test_files_small() -> None:
 
 
 # ------------------------------------------------------------------ manners
+
+
+def test_one_assignment_a_line() -> None:
+    packed = [
+        f"{file}:{node.lineno}"
+        for file in FILES
+        for node in ast.walk(tree(file))
+        if isinstance(node, ast.Assign) and is_packed(node)
+    ]
+    assert not packed
 
 
 def test_asserts_do_no_work() -> None:
@@ -384,6 +415,15 @@ def test_code_lines_are_counted() -> None:
 )
 def test_mutable_state_is_detected(text: str) -> None:
     assert set(mutations(ast.parse(text)))
+
+
+@pytest.mark.parametrize(
+    ("text", "packed"), [("a, b = c, d", True), ("a, b = b, a", False), ("a, b = f()", False)]
+)
+def test_packed_assignments_are_detected(text: str, packed: bool) -> None:
+    (node,) = ast.parse(text).body
+    assert isinstance(node, ast.Assign)
+    assert is_packed(node) is packed
 
 
 def test_constants_and_locals_are_no_mutable_state() -> None:

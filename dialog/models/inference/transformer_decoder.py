@@ -122,7 +122,9 @@ class PreparedTransformerDecoder(Decoder):
 
 class _PreparedDecoderLayer:
     def __init__(self, layer: Any, int8: bool) -> None:
-        own, source = self.attentions = layer.self_attention, layer.cross_attention
+        own = layer.self_attention
+        source = layer.cross_attention
+        self.attentions = (own, source)
         self.heads = own.heads
         self.groups = own.key.out_features // own.width
         self.width = own.width

@@ -47,7 +47,8 @@ def additive_loop(
     low = loop.gates.dtype
     exact = torch.promote_types(own, torch.float32)
     values = memory.values.masked_fill(~memory.mask.unsqueeze(-1), 0.0).to(low)
-    query, *weights = scorer.query.weight.to(low), *loop.product_weights()
+    query = scorer.query.weight.to(low)
+    weights = loop.product_weights()
     # products of few rows read contiguous transposes faster
     if not torch.is_grad_enabled() and not mkl_is_slow():
         query, *weights = (weight.t().contiguous().t() for weight in (query, *weights))
