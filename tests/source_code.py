@@ -30,6 +30,7 @@ FILLING = {
 }
 CONTAINERS = {"list", "dict", "set", "defaultdict", "Counter", "deque"}
 CODE_RUNNERS = {"eval", "exec", "compile", "__import__", "os.system"}
+OPERANDS = ast.Name | ast.Attribute | ast.Subscript
 NO_CODE = {
     tokenize.COMMENT,
     tokenize.NL,
@@ -129,7 +130,7 @@ def is_packed(node: ast.Assign) -> bool:
         return False
     targets = {ast.unparse(element) for element in target.elts}
     values = ast.walk(node.value)
-    used = {ast.unparse(part) for part in values if isinstance(part, ast.Name | ast.Attribute)}
+    used = {ast.unparse(part) for part in values if isinstance(part, OPERANDS)}
     return not targets & used
 
 

@@ -418,7 +418,8 @@ def test_mutable_state_is_detected(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "packed"), [("a, b = c, d", True), ("a, b = b, a", False), ("a, b = f()", False)]
+    ("text", "packed"),
+    [("a, b = c, d", True), ("a[0], a[1] = a[1], a[0]", False), ("a, b = f()", False)],
 )
 def test_packed_assignments_are_detected(text: str, packed: bool) -> None:
     (node,) = ast.parse(text).body

@@ -190,8 +190,7 @@ def _different(random: Random, count: int, limit: int) -> list[int]:
     numbers = list(range(limit))
     for place in range(count):
         other = place + _below(random, limit - place)
-        numbers[place] = numbers[other]
-        numbers[other] = numbers[place]
+        numbers[place], numbers[other] = numbers[other], numbers[place]
     return numbers[:count]
 
 
