@@ -56,7 +56,7 @@ MOST_CODE_LINES = 400
 MOST_ENTRIES = 14
 EXTENSIBLE = {".", "cli", "data/corpora", "inspection/sections"}
 """Folders of families that users extend, and the package itself, may have more entries."""
-LOOPS = {"models", "runs", "training"}
+LOOPS = {"models"}
 VAGUE_FILES = {"utils", "util", "helpers", "helper", "common", "base", "misc"}
 LIGHTNING = {"lightning", "pytorch_lightning"}
 LIGHTNING_INTERNALS = "training/lightning_internals.py"
@@ -71,7 +71,7 @@ HEAVY = {
     "PIL",
     *LIGHTNING,
 }
-LAZY = {"runs/environment.py", "runs/evaluation/evaluator.py", "runs/evaluation/metrics.py"}
+LAZY = {"runs/environment.py", "runs/evaluator.py", "runs/evaluation/metrics.py"}
 """Imported inside functions, never at start-up."""
 REPOSITORY = Path(__file__).parents[1]
 HARMLESS_CALLS = {

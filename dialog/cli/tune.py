@@ -19,7 +19,7 @@ from dialog.escaping import to_json
 
 if TYPE_CHECKING:
     from dialog.config.schema import Recipe
-    from dialog.training.optimization.tuner import RangeTest
+    from dialog.training.callbacks.tuner import RangeTest
 
 
 @click.command()

@@ -22,8 +22,8 @@ from dialog.data.dialogue import Example
 from dialog.data.examples import examples
 from dialog.escaping import json_copy
 from dialog.report.tables import LEVEL
-from dialog.runs.evaluation.evaluator import Evaluator
 from dialog.runs.evaluation.files import read_added, write_added
+from dialog.runs.evaluator import Evaluator
 from dialog.runs.folder import hash_of
 from dialog.runs.run import Run
 from dialog.training.optimization.allocator import tune_process

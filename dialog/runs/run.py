@@ -280,7 +280,7 @@ class Run:
         """Return -log p(response | context) in nats, and the number of tokens, end token included,
         of each pair.
         """
-        from dialog.runs.evaluation.evaluator import Evaluator
+        from dialog.runs.evaluator import Evaluator
 
         examples = [self.responder.example(context, response) for context, response in pairs]
         evaluator = Evaluator(

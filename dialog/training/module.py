@@ -26,15 +26,14 @@ from dialog.generation.responder import Responder, check_answered
 from dialog.metrics.likelihood import likelihood_metrics
 from dialog.models.seq2seq import Seq2Seq
 from dialog.ranks import rank
-from dialog.training.callbacks.guard import Guard
 from dialog.training.checkpoints.checkpoint_io import SafeCheckpointIO
 from dialog.training.checkpoints.hyperparameters import constructor_arguments, load_weights
 from dialog.training.distributed.fsdp import full_tensor, scale_gradients, shard
+from dialog.training.guard import Guard
 from dialog.training.lightning_internals import has_trainer, is_logging_step
 from dialog.training.optimization.optimizers import OPTIMIZERS, decay_groups
 from dialog.training.optimization.schedules import SCHEDULES
-from dialog.training.step import build_step
-from dialog.training.sums import StepSums
+from dialog.training.step import StepSums, build_step
 
 
 class Prediction(NamedTuple):

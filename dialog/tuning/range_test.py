@@ -18,8 +18,8 @@ from dialog.runs.prepare import prepare_data
 
 if TYPE_CHECKING:
     from dialog.data.datamodule import DialogDataModule
+    from dialog.training.callbacks.tuner import BatchTrial, RangeTest
     from dialog.training.module import DialogModule
-    from dialog.training.optimization.tuner import BatchTrial, RangeTest
     from dialog.training.trainer import Trainer
 
 
@@ -80,7 +80,7 @@ def range_test(recipe: Recipe, *, lowest: float, highest: float, steps: int) -> 
     """Record the loss while the learning rate rises with every step; the recipe's schedule is not
     used.
     """
-    from dialog.training.optimization.tuner import try_rates
+    from dialog.training.callbacks.tuner import try_rates
 
     with workbench(recipe, max_steps=steps) as bench:
         return try_rates(*bench, lowest=lowest, highest=highest, steps=steps)
@@ -112,7 +112,7 @@ def sizes_test(recipe: Recipe, *, first: int, most: int) -> Sequence[BatchTrial]
     """Try batch sizes from ``first`` up to ``most`` tokens until memory runs out; return speed and
     memory of each.
     """
-    from dialog.training.optimization.tuner import try_batch_tokens
+    from dialog.training.callbacks.tuner import try_batch_tokens
 
     with workbench(recipe, max_steps=-1, accumulate_grad_batches=1) as bench:
         return try_batch_tokens(*bench, first=first, most=most)

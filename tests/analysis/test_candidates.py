@@ -21,7 +21,7 @@ from dialog.data.examples import ExampleRules, examples
 from dialog.data.store.layout import LAYOUTS
 from dialog.generation.responder import Responder
 from dialog.metrics.likelihood import Hits
-from dialog.runs.evaluation.evaluator import Evaluator
+from dialog.runs.evaluator import Evaluator
 
 
 @pytest.fixture(scope="module", params=["lstm", "transformer"])

@@ -21,7 +21,7 @@ from dialog.generation.searches.greedy import Greedy
 from dialog.models.contracts import Memory, State
 from dialog.models.seq2seq import Seq2Seq
 from dialog.models.state import Rows
-from dialog.runs.evaluation.evaluator import Evaluator
+from dialog.runs.evaluator import Evaluator
 
 END, START, A, B, C = range(5)
 LINE = {  # the greedy path is A B C END

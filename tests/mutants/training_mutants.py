@@ -13,7 +13,7 @@ MUTANTS = (
         "mean over ranks",
         "training/test_sums.py::test_a_step_is_of_all_its_tokens",
         (
-            "training/sums.py",
+            "training/step.py",
             "self.unit = mean_over_ranks(tokens, objective)",
             "self.unit = tokens",
         ),
@@ -22,7 +22,7 @@ MUTANTS = (
         "loss-1b",
         "mean over accumulated batches",
         "training/test_sums.py::test_a_step_is_of_all_its_tokens",
-        ("training/sums.py", "if not self.sums:", "if True:"),
+        ("training/step.py", "if not self.sums:", "if True:"),
         ("training/module.py", "if micro_batches > 1:", "if False:"),
     ),
     mutant(

@@ -31,8 +31,8 @@ from dialog.errors import UserError
 from dialog.generation.responder import Candidate, Responder
 from dialog.metrics import build_metrics
 from dialog.runs.evaluation.evaluate import evaluate
-from dialog.runs.evaluation.evaluator import Answered, Evaluator, Scored
 from dialog.runs.evaluation.metrics import Evaluation
+from dialog.runs.evaluator import Answered, Evaluator, Scored
 
 MAX_SOURCE = 96
 GREEDY = {"name": "greedy"}
@@ -65,7 +65,7 @@ def evaluated(
 def test_every_example_once_and_in_order(
     responder: Responder, split: list[Example], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dialog.runs.evaluation.evaluator.BLOCK", 13)
+    monkeypatch.setattr("dialog.runs.evaluator.BLOCK", 13)
     seen: list[int] = []
     for budget in BUDGETS:
         found = list(
@@ -81,7 +81,7 @@ def test_ranks_change_nothing(
     responder: Responder, split: list[Example], monkeypatch: pytest.MonkeyPatch, world: int
 ) -> None:
     """Bit-identical, also in the last block, which has fewer batches than ranks."""
-    monkeypatch.setattr("dialog.runs.evaluation.evaluator.BLOCK", len(split) - 1)
+    monkeypatch.setattr("dialog.runs.evaluator.BLOCK", len(split) - 1)
     whole, metrics = evaluated(responder, split, 700)
     sent: list[list[Any]] = [[] for _ in range(world - 1)]
     counts = [AlignmentCounts() for _ in range(world)]
@@ -193,7 +193,7 @@ def test_scores_are_those_of_the_answers(
     responder: Responder, split: list[Example], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = [each.scored.nll for each in Evaluator(responder, GREEDY, 700).answers(iter(split))]
-    monkeypatch.setattr("dialog.runs.evaluation.evaluator.BLOCK", 13)
+    monkeypatch.setattr("dialog.runs.evaluator.BLOCK", 13)
     assert [
         scored.nll for scored in Evaluator(responder, GREEDY, 150).scores(split)
     ] == pytest.approx(answers, abs=1e-9)

@@ -21,8 +21,8 @@ from dialog.data.store.store import Store
 from dialog.data.tokenizers.tokenizer import PAD
 from dialog.generation.responder import Responder
 from dialog.metrics import build_metrics
-from dialog.runs.evaluation.evaluator import Evaluator
 from dialog.runs.evaluation.metrics import Evaluation
+from dialog.runs.evaluator import Evaluator
 from dialog.runs.prepare import prepare_data
 
 

@@ -22,14 +22,14 @@ from dialog.config.compose import Composed
 from dialog.data.batching import Batch, collate
 from dialog.data.datamodule import BatchLoader
 from dialog.errors import UserError
-from dialog.training.module import DialogModule
-from dialog.training.optimization.tuner import (
+from dialog.training.callbacks.tuner import (
     BatchTrial,
     HeaviestLoader,
     RangeTest,
     bounded_memory,
     unsmoothed,
 )
+from dialog.training.module import DialogModule
 from dialog.tuning.range_test import steepest
 
 

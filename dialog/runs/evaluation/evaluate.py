@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dialog.data.dialogue import Example
-    from dialog.runs.evaluation.evaluator import Evaluator
+    from dialog.runs.evaluator import Evaluator
 
 
 def evaluate(
@@ -62,8 +62,8 @@ def evaluate(
     from dialog.data.examples import examples
     from dialog.metrics import build_metrics, detect_language
     from dialog.metrics.family import components_of
-    from dialog.runs.evaluation.evaluator import BLOCK
     from dialog.runs.evaluation.metrics import Evaluation
+    from dialog.runs.evaluator import BLOCK
     from dialog.training.distributed.collectives import gather_to_first
     from dialog.training.optimization.allocator import tune_process
 
@@ -164,7 +164,7 @@ def build_evaluator(run: Run, precision: str) -> Evaluator:
     Raises:
         UserError: an unknown or unsupported precision, or an invalid search.
     """
-    from dialog.runs.evaluation.evaluator import Evaluator
+    from dialog.runs.evaluator import Evaluator
     from dialog.training.distributed.collectives import gather_to_first
 
     search = run.recipe.generation.search

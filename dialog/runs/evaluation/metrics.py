@@ -19,7 +19,7 @@ from dialog.errors import UserError
 from dialog.escaping import to_json
 from dialog.metrics.family import results
 from dialog.metrics.measurement import Measurement
-from dialog.runs.evaluation.evaluator import BLOCK, Answered
+from dialog.runs.evaluator import BLOCK, Answered
 
 UNITS = ("tokens", "words", "bytes")
 

@@ -1,4 +1,4 @@
 """Callbacks beside the training loop: stopping, progress, memory, averages, attention maps.
 
-Read first: `guard.py`.
+Read first: `progress.py`.
 """

@@ -25,7 +25,7 @@ from dialog.errors import UserError
 from dialog.report.formats.numbers import duration
 from dialog.training.callbacks.peak_memory import peak_memory
 from dialog.training.module import DialogModule
-from dialog.training.sums import StepSums
+from dialog.training.step import StepSums
 
 NAMED = 3
 """Examples named in an out-of-memory message."""

@@ -19,8 +19,8 @@ from dialog.build import build_module, build_trainer
 from dialog.data.batching import Batch
 from dialog.errors import DivergedError, RunError
 from dialog.training.callbacks import guard
-from dialog.training.callbacks.guard import Guard
 from dialog.training.checkpoints.checkpoint_io import SafeCheckpointIO
+from dialog.training.guard import Guard
 
 FAMILIES = ["lstm", "transformer"]
 AHEAD = pytest.mark.parametrize("ahead", [False, True], ids=["at once", "one step later"])
