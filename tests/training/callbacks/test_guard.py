@@ -18,7 +18,7 @@ import dialog
 from dialog.build import build_module, build_trainer
 from dialog.data.batching import Batch
 from dialog.errors import DivergedError, RunError
-from dialog.training.callbacks import guard
+from dialog.training import guard
 from dialog.training.checkpoints.checkpoint_io import SafeCheckpointIO
 from dialog.training.guard import Guard
 
