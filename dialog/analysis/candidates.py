@@ -14,7 +14,7 @@ from torch import Tensor
 from dialog.data.dialogue import Example
 from dialog.data.store.layout import ROLES, encode_example, target_ids
 from dialog.data.tokenizers.tokenizer import PAD, Tokenizer
-from dialog.models.kernels.likelihood import target_scores
+from dialog.models.likelihood import target_scores
 from dialog.models.seq2seq import Seq2Seq
 
 CANDIDATES = 20

@@ -7,14 +7,27 @@ Shapes: B rows, S source tokens, U turns, L tokens of the longest turn, E embedd
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from dialog.config.components import Component, build
+from dialog.config.components import Component, Family, build
 from dialog.models.contracts import AttentionHook, Encoded, Encoder, Only
-from dialog.models.encoders import SEQUENCE_ENCODERS
 from dialog.models.kernels.linear import Linear
+from dialog.models.recurrent import GRU, LSTM, RecurrentEncoder
+from dialog.models.transformer import TransformerEncoder
+
+SEQUENCE_ENCODERS: Family[Encoder] = Family(
+    "encoder",
+    {
+        "lstm": partial(RecurrentEncoder, LSTM()),
+        "gru": partial(RecurrentEncoder, GRU()),
+        "transformer": TransformerEncoder,
+    },
+    runtime=("input_size", "dropout", "activation_checkpointing"),
+)
+"""The encoders of token sequences; the hierarchical encoder is made of two of them."""
 
 
 class HierarchicalEncoder(Encoder):

@@ -25,7 +25,7 @@ from dialog.data.tokenizers.tokenizer import PAD, UNK
 from dialog.generation.responder import Candidate, Responder, check_answered
 from dialog.metrics import words
 from dialog.models.contracts import AttentionHook
-from dialog.models.kernels.likelihood import target_scores
+from dialog.models.likelihood import target_scores
 
 BLOCK = 4096
 """Number of examples that are sorted by length together; bounds the memory, whatever the size of

@@ -19,7 +19,7 @@ from dialog.data.batching import Batch
 from dialog.data.tokenizers.tokenizer import Tokenizer
 from dialog.errors import UserError
 from dialog.models.heads import Decoded, Head
-from dialog.models.kernels.likelihood import real_positions, token_scores
+from dialog.models.likelihood import real_positions, token_scores
 from dialog.models.seq2seq import Seq2Seq
 from dialog.ranks import world_size
 from dialog.training.distributed.collectives import mean_over_ranks, sum_over_ranks

@@ -9,9 +9,8 @@ from torch import Tensor, nn
 
 from dialog.config.trust import trusted
 from dialog.errors import UserError
-from dialog.models.embedding import TokenEmbedding
 from dialog.models.heads import VocabularyHead
-from dialog.models.seq2seq import Seq2Seq, count_parameters
+from dialog.models.seq2seq import Seq2Seq, TokenEmbedding, count_parameters
 
 VOCABULARY, SIZE, PAD = 11, 8, 0
 LSTM = {"name": "lstm", "size": 6, "attention": {"name": "additive", "size": 4}}

@@ -1,14 +1,28 @@
-"""Bahdanau's additive scorer.
+"""Bahdanau's additive scorer, and the same for one query after the other with a written-out
+gradient.
+
+`AdditiveSteps` uses s = sigmoid(2 x): tanh(x) = 2 s - 1, tanh'(x) = 4 s (1 - s). The -1 adds the
+same to all energies of a query, so their softmax does not need it. Nothing of the size of the keys
+is kept for the backward pass, which computes s again. It is a part of `recurrent/additive_loop.py`,
+which has its gain.
+
+Test: ``test_steps_are_the_formula`` in tests/models/attention/test_additive_energies.py.
 
 Shapes: B rows, T queries of width Q, S source tokens of width M, K key width.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dialog.models.kernels.additive_energies import additive_energies
 from dialog.models.kernels.linear import Linear
+
+BLOCK = 2**19
+"""Numbers in a block on a CPU: a block stays in its cache, and no step allocates [B, S, K]."""
 
 
 class AdditiveScorer(nn.Module):
@@ -31,3 +45,65 @@ class AdditiveScorer(nn.Module):
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
         """Scores [B, T, S]."""
         return additive_energies(self.query(query), keys, self.energy.weight)  # [B, T, S]
+
+
+def additive_energies(query: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
+    """Return the energies v . tanh(W q + U k); Bahdanau et al. 2015, appendix A.1.2.
+
+    W q [B, T, K], U k [B, S, K] and v [1, K] -> energies [B, T, S].
+    """
+    mixed = torch.tanh(query.unsqueeze(2) + keys.unsqueeze(1))  # [B, T, S, K]
+    return F.linear(mixed, energy).squeeze(-1)  # [B, T, S]
+
+
+class AdditiveSteps:
+    """softmax_j(v . tanh(q + k_j)) for one query q [B, K] after the other, with the same keys
+    [B, S, K] and v [K], in float32 or better.
+    """
+
+    def __init__(self, keys: Tensor, energy: Tensor, mask: Tensor) -> None:
+        self.keys = keys
+        self.energy = energy
+        fill = torch.zeros(mask.shape, dtype=keys.dtype, device=keys.device)
+        self.fill = fill.masked_fill(~mask, torch.finfo(keys.dtype).min)  # [B, S]
+        self.rows = (
+            len(keys) if keys.device.type != "cpu" else max(1, BLOCK // max(1, keys[0].numel()))
+        )
+        self.buffer = torch.empty_like(keys[: self.rows])
+
+    def weights(self, query: Tensor) -> Tensor:
+        """Return weights [B, S] for a query [B, K]; uniform in a row without real tokens."""
+        energies = torch.empty_like(self.fill)
+        for rows, s in self._blocks(query):
+            flat = s.view(-1, s.shape[-1])
+            torch.addmv(
+                self.fill[rows].view(-1), flat, self.energy, alpha=2, out=energies[rows].view(-1)
+            )
+        return energies.softmax(-1)
+
+    def backward(
+        self, query: Tensor, gradient: Tensor, of_keys: Tensor, of_energy: Tensor
+    ) -> Tensor:
+        """Return the gradient of a query [B, K] from the gradient of its energies [B, S], which
+        sums to 0 in a row.
+
+        The gradients of keys [B, S, K] and v [K] are added to ``of_keys`` and ``of_energy``,
+        without their factors 4 v and 2.
+        """
+        of_query = torch.empty_like(query)
+        for rows, s in self._blocks(query):
+            flat = s.view(-1, s.shape[-1])
+            of_energy.addmv_(flat.t(), gradient[rows].reshape(-1))
+            s.addcmul_(s, s, value=-1)  # s (1 - s)
+            of_keys[rows].addcmul_(gradient[rows].unsqueeze(-1), s)
+            torch.bmm(gradient[rows].unsqueeze(1), s, out=of_query[rows].unsqueeze(1))
+        return of_query.mul_(4 * self.energy)
+
+    def _blocks(self, query: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """Yield blocks of rows, and their s(q + k) [b, S, K], which may be overwritten."""
+        for start in range(0, len(query), self.rows):
+            rows = slice(start, start + self.rows)
+            keys = self.keys[rows]
+            buffer = self.buffer[: len(keys)]
+            torch.add(keys, query[rows].unsqueeze(1), out=buffer).mul_(2).sigmoid_()
+            yield rows, buffer

@@ -96,7 +96,7 @@ class SourceReader(nn.Module, ABC):
 
     @property
     def additive(self) -> AdditiveScorer | None:
-        """The scorer if it is exactly an `AdditiveScorer`, which has a faster loop in `kernels/`;
+        """The scorer if it is exactly an `AdditiveScorer`, which has a faster loop;
         else None.
         """
         return None

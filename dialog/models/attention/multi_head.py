@@ -14,10 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dialog.models.attention.blockwise import blockwise, would_fill_memory
 from dialog.models.attention.heads import HeadSlices
 from dialog.models.attention.softmax import masked_softmax
 from dialog.models.contracts import AttentionHook, meant_for
-from dialog.models.kernels.blockwise_attention import blockwise, would_fill_memory
 from dialog.models.kernels.linear import Linear
 
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from dialog.config.components import Component
+from dialog.models.attention.additive import additive_energies
 from dialog.models.attention.content import build_content_scorer
-from dialog.models.kernels.additive_energies import additive_energies
 from dialog.models.kernels.linear import Linear
 
 BILINEAR: Component = {"name": "bilinear"}

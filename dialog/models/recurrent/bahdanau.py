@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from dialog.config.components import Component, build
 from dialog.models.attention import build_attention
 from dialog.models.contracts import AttentionHook, Decoder, Encoded, Memory, meant_for
-from dialog.models.kernels.additive_loop import additive_loop
 from dialog.models.kernels.linear import Linear
+from dialog.models.recurrent.additive_loop import additive_loop
 from dialog.models.recurrent.bridges import BRIDGES, DENSE, final_states, first_states
 from dialog.models.recurrent.cells import RecurrentCell
 from dialog.models.recurrent.recurrent_settings import RecurrentSettings

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dialog.models.kernels.recurrent_loop import recurrent_loop
 from dialog.models.recurrent.cells import RecurrentCell
+from dialog.models.recurrent.recurrent_loop import recurrent_loop
 
 SMALLEST = 256
 """Hidden width from which the loop in half precision trains faster than the fused kernel in

@@ -10,7 +10,7 @@ from operations import Operation, Operations, needs_onednn
 
 from dialog.models.heads import Decoded, VocabularyHead
 from dialog.models.kernels import linear as kernel
-from dialog.models.kernels.likelihood import token_scores
+from dialog.models.likelihood import token_scores
 
 
 @contextmanager

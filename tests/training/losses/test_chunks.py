@@ -12,8 +12,8 @@ from torch import Tensor, nn
 import dialog
 from dialog.data.batching import Batch
 from dialog.data.tokenizers.tokenizer import PAD
+from dialog.models import likelihood
 from dialog.models.heads import HEADS, Decoded, Head
-from dialog.models.kernels import likelihood
 from dialog.models.seq2seq import Seq2Seq
 from dialog.training.losses import LOSSES, CrossEntropy, chunks
 from dialog.training.losses.chunks import in_chunks

@@ -15,10 +15,9 @@ from torch import Tensor, nn
 from dialog.data.tokenizers.tokenizer import BOS, EOS, SPECIAL_TOKENS, UNK
 from dialog.export.model_settings import transformer_settings
 from dialog.models.attention import MultiHeadAttention
-from dialog.models.embedding import TokenEmbedding
 from dialog.models.heads import VocabularyHead
 from dialog.models.positions import LearnedPositions, PositionEncoding
-from dialog.models.seq2seq import Seq2Seq
+from dialog.models.seq2seq import Seq2Seq, TokenEmbedding
 from dialog.models.transformer import TransformerDecoder, TransformerEncoder, TransformerSettings
 from dialog.models.transformer.feed_forward import FeedForward, SwiGLU
 from dialog.models.transformer.layers import DecoderLayer, EncoderLayer

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dialog.models.kernels.recurrent_loop import recurrent_loop
 from dialog.models.recurrent import GRU, LSTM
 from dialog.models.recurrent.cells import RecurrentCell
+from dialog.models.recurrent.recurrent_loop import recurrent_loop
 from dialog.models.recurrent.sequences import SMALLEST, run_layer
 
 Draw = Callable[..., Tensor]

@@ -1,7 +1,7 @@
 """A recurrent layer over a sequence with half-precision products, as one function with its own
 gradient.
 
-Formula: the loop that `run_layer` in dialog/models/recurrent/sequences.py runs with a dropout mask.
+Formula: the loop that `run_layer` in `sequences.py` runs with a dropout mask.
 States are in the precision of ``hidden``, products in that of ``inputs``. The gradient of the
 weight is one product over all steps. Second derivatives are not supported.
 
@@ -10,7 +10,7 @@ of the memory of the fused kernel in float32 on 64 rows of 48 source tokens, 0.9
 rows of 96 (benchmarks/kernels.py; Intel Xeon with AMX, one thread, torch 2.13). A layer of width
 128 alone takes 1.4 times as long, so narrow ones are fused.
 
-Test: ``test_kernel_is_the_readable_loop`` in tests/models/kernels/test_recurrent_loop.py.
+Test: ``test_kernel_is_the_readable_loop`` in tests/models/recurrent/test_recurrent_loop.py.
 
 Shapes: B rows, T steps, I input width, D hidden width, C cell state width.
 """

@@ -1,6 +1,6 @@
 """Attention in blocks of queries, so that a long source never needs all of its weights at once.
 
-Formula: ``attend`` of `attention/multi_head.py`, for one block of queries after the other, each
+Formula: ``attend`` of `multi_head.py`, for one block of queries after the other, each
 computed again in the backward pass (Rabe & Staats 2021, 3). At most two blocks of weights exist at
 a time; only the mask grows with T S.
 
@@ -10,7 +10,7 @@ Xeon with AVX-512, one thread, torch 2.13). A batch with fewer weights than two 
 fused kernel.
 
 Test: ``test_blocks_of_queries_are_the_formula`` in
-    tests/models/kernels/test_blockwise_attention.py.
+    tests/models/attention/test_blockwise.py.
 
 Shapes: B rows, T queries, S source tokens, D width, H heads.
 """

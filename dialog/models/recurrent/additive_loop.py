@@ -12,7 +12,7 @@ on 64 rows of 48 source tokens, 0.81 and 0.52 on 32 rows of 96 (benchmarks/kerne
 with AVX-512, one thread, torch 2.13). Scoring 774 references of DailyDialog takes 0.67 of the
 decoder's time (AMD EPYC with AVX-512, one thread).
 
-Test: ``test_kernel_is_the_readable_loop`` in tests/models/kernels/test_additive_loop.py.
+Test: ``test_kernel_is_the_readable_loop`` in tests/models/recurrent/test_additive_loop.py.
 
 Shapes: B rows, S source tokens, T target tokens, M memory size, L layers, D hidden size, C cell
 state width, K key width.
@@ -30,8 +30,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from dialog.models.attention import AdditiveScorer
+from dialog.models.attention.additive import AdditiveSteps
 from dialog.models.attention.attention import AttentionMemory
-from dialog.models.kernels.additive_energies import AdditiveSteps
 from dialog.models.kernels.linear import affine, linear, mkl_is_slow
 from dialog.models.recurrent.cells import RecurrentCell
 from dialog.models.recurrent.stack import StackLoop

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from dialog.models.attention import additive as kernel
 from dialog.models.attention import masked_softmax
-from dialog.models.kernels import additive_energies as kernel
-from dialog.models.kernels.additive_energies import AdditiveSteps, additive_energies
+from dialog.models.attention.additive import AdditiveSteps, additive_energies
 
 MASK = torch.arange(4) < torch.tensor([[4], [2], [1]])
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from dialog.config.components import construct
+from dialog.models.attention import additive
 from dialog.models.contracts import Encoded
-from dialog.models.kernels import additive_energies
 from dialog.models.recurrent import GRU, LSTM, BahdanauDecoder, bahdanau
 from dialog.models.recurrent.cells import RecurrentCell
 
@@ -89,7 +89,7 @@ def test_kernel_is_the_readable_loop(
     agree: Agree,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(additive_energies, "BLOCK", block)
+    monkeypatch.setattr(additive, "BLOCK", block)
     decoder = stir(decoder_of(cell, layers, **DROPOUTS[dropout])).train()
     inputs = draw(4, 3, EMBEDDING).requires_grad_()
     leaves = [inputs, source.states, source.summary, *decoder.parameters()]

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from dialog.data.tokenizers.tokenizer import PAD
+from dialog.models import likelihood
 from dialog.models.heads import HEADS, Decoded, Head
-from dialog.models.kernels import likelihood
-from dialog.models.kernels.likelihood import real_positions, target_scores, token_scores
+from dialog.models.likelihood import real_positions, target_scores, token_scores
 from dialog.models.seq2seq import Seq2Seq
 
 SIZES = {"layers": 1, "heads": 2, "feed_forward_size": 8}

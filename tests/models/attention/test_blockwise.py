@@ -8,9 +8,9 @@ from operations import Operation, Operations
 from torch import Tensor, nn
 
 from dialog.models.attention import MultiHeadAttention
+from dialog.models.attention import blockwise as blockwise_attention
+from dialog.models.attention.blockwise import blockwise
 from dialog.models.attention.multi_head import attention_weights, mix
-from dialog.models.kernels import blockwise_attention
-from dialog.models.kernels.blockwise_attention import blockwise
 
 HEADS, WIDTH = 6, 2
 SIZE = HEADS * WIDTH
