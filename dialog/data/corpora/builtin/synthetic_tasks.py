@@ -1,11 +1,12 @@
-"""The synthetic corpus: tasks whose responses copy words of the context, with known alignments."""
+"""The synthetic corpus: tasks whose answer is known, each of which tests a mechanism."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, permutations
 from random import Random
+from typing import NamedTuple
 
 from dialog.config.components import hint
 from dialog.data.dialogue import SPLITS, Copy, Dialogue, Turn
@@ -14,7 +15,22 @@ from dialog.errors import UserError
 VERSION = "1"
 """Increased when a change of the generator changes a dialogue."""
 
-TASKS = ("reverse", "copy", "sort", "recall", "rare")
+COPYING = ("reverse", "copy", "sort", "recall", "rare", "multi_recall", "selective_copy", "needle")
+"""Tasks whose response copies words of the context."""
+
+COUNTING = ("counting", "permutations")
+"""Tasks whose response is the state after the last word."""
+
+TASKS = (*COPYING, *COUNTING)
+SEVERAL = ("multi_recall", "selective_copy")
+"""Tasks with a number of words in the response of their own, ``answers``."""
+
+SHORT_FIRST = ("recall", "multi_recall", *COUNTING)
+"""Tasks that are learnt from short contexts first: their lengths are drawn log-uniformly."""
+
+PERMUTATIONS = tuple(permutations(range(3)))
+NOISE = 26
+"""Number of different words that mean nothing."""
 
 WORDS = [
     a + b + c + d for a in "bdklmnrstv" for b in "aeiou" for c in "bdklmnrstv" for d in "aeiou"
@@ -23,6 +39,9 @@ WORDS = [
 
 ASK = "?"
 MARK = ">"
+LONGEST = 10_000
+"""Most symbols of a context."""
+
 TRIES = 10_000
 """Most draws for one dialogue; if none falls into the split, the settings leave it empty."""
 
@@ -30,11 +49,19 @@ _BUCKETS = ("train",) * 8 + ("validation", "test")
 _STRIDE = 1009  # consecutive numbers give words far apart in the alphabet
 
 
-class SyntheticTasks:
-    """Generate pairs of turns in which the second copies words of the first: `> bela tumo`,
-    reversed, `> tumo bela`.
+class Exchange(NamedTuple):
+    """Words of a context, words of the response, and the place in the context of each of these."""
 
-    Each task tests a mechanism. `copies` give the source of each word of the response.
+    words: list[str]
+    answer: list[str]
+    places: Sequence[int] = ()
+
+
+class SyntheticTasks:
+    """Generate pairs of turns in which the second answers the first: `> bela tumo`, reversed,
+    `> tumo bela`.
+
+    Each task tests a mechanism. Where a response copies, `copies` give the source of each word.
 
     - `reverse` and `copy` of random symbols: any attention learns them, a fixed vector only few
       symbols.
@@ -46,6 +73,17 @@ class SyntheticTasks:
     - `rare`: the response is the value after `?` (`> value ? value value`). With many values
       training asks for each only a few times; it never asks for every tenth, and the test asks only
       for those. A copying head learns it (See et al. 2017).
+    - `multi_recall` of the values after `answers` of the keys, which are all different (`> key
+      value noise key value ? key key`). Attention learns it; a state of fixed size holds only so
+      many pairs (Arora et al. 2023, multi-query associative recall). The published generator draws
+      noise among the keys, so that its answers are ambiguous; keys, values and noise are disjoint
+      here, and keys are asked for in random order.
+    - `selective_copy` of the `answers` symbols among noise, in order (Gu & Dao 2023, section 4.1).
+    - `needle`: the value after the only key, anywhere in noise (`> noise key value noise ? key`).
+    - `counting`: the sum of the symbols, modulo their number; with two symbols it is parity. The
+      response is one word, so the encoder has to keep the count: LSTMs do, at any length, and
+      attention and linear recurrences with positive eigenvalues do not (Grazzi et al. 2024).
+    - `permutations`: the product of elements of the group S3 (Merrill et al. 2024).
 
     Words follow a mark, so the space before a word always belongs to its token, and a tokenizer
     with enough entries has one token for each word that occurs twice in training. The split of a
@@ -57,10 +95,13 @@ class SyntheticTasks:
         task: One of the above.
         size: Training dialogues, at least 1; validation and test each have a tenth as many, at
             least one.
-        lengths: Fewest and most symbols in a context; for recall and rare, values.
+        lengths: Fewest and most symbols in a context; for recall and rare, values; for
+            multi_recall, pairs; for needle, words of noise; for selective_copy, all words.
         test_lengths: The same for the test split; null takes `lengths`.
-        symbols: Number of different symbols; for recall, of keys.
+        symbols: Number of different symbols; for recall, multi_recall and needle, of keys; without
+            effect on permutations.
         values: Number of different values.
+        answers: Most words of a response of multi_recall, and the words of one of selective_copy.
         seed: Seed of the generator.
 
     Raises:
@@ -76,29 +117,33 @@ class SyntheticTasks:
         test_lengths: Sequence[int] | None = None,
         symbols: int = 26,
         values: int = 100,
+        answers: int = 4,
         seed: int = 0,
     ) -> None:
         if task not in TASKS:
             raise UserError(f"corpus synthetic: unknown task {task!r}{hint(task, TASKS)}")
-        if min(size, symbols, values) < 1 or symbols + values > len(WORDS):
+        words = len(WORDS) - NOISE
+        if min(size, symbols, values, answers) < 1 or symbols + values > words:
             raise UserError(
-                f"corpus synthetic: size is {size}, symbols {symbols}, values {values}; set each to"
-                f" 1 or more, and symbols + values to at most {len(WORDS)}"
+                f"corpus synthetic: size is {size}, symbols {symbols}, values {values}, answers"
+                f" {answers}; set each to 1 or more, and symbols + values to at most {words}"
             )
         self.task = task
         self.size = size
         self.symbols = symbols
         self.values = values
+        self.answers = answers
         self.seed = seed
         self.lengths = {split: tuple(lengths) for split in SPLITS}
         if test_lengths is not None:
             self.lengths["test"] = tuple(test_lengths)
-        most = {"sort": symbols, "rare": values}.get(task, len(WORDS))
+        least = answers if task == "selective_copy" else 1
+        most = {"sort": symbols, "multi_recall": symbols, "rare": values}.get(task, LONGEST)
         for pair in self.lengths.values():
-            if len(pair) != 2 or not 1 <= pair[0] <= pair[1] <= most:
+            if len(pair) != 2 or not least <= pair[0] <= pair[1] <= most:
                 raise UserError(
                     f"corpus synthetic: lengths are {list(pair)}; give the fewest and the most,"
-                    f" from 1 to {most}"
+                    f" from {least} to {most}"
                 )
 
     def dialogues(self, split: str) -> Iterator[Dialogue]:
@@ -108,69 +153,118 @@ class SyntheticTasks:
 
     def fingerprint(self) -> Mapping[str, str]:
         """Return the settings and the generator's version, which determine every dialogue."""
-        return {
-            "generator": f"synthetic {VERSION}",
-            **{name: str(value) for name, value in vars(self).items()},
-        }
+        settings = {name: str(value) for name, value in vars(self).items()}
+        if self.task not in SEVERAL:
+            del settings["answers"]
+        return {"generator": f"synthetic {VERSION}", **settings}
 
     def _dialogue(self, split: str, index: int) -> Dialogue:
         random = Random(f"{self.seed} {split} {index}")
         low, high = self.lengths[split]
         held_back = {
-            _word(self.symbols + value)
-            for value in range(0, self.values, 10)
-            if self.task == "rare"
+            self._value(value) for value in range(0, self.values, 10) if self.task == "rare"
         }
         for _ in range(TRIES):
-            words, places = self._exchange(random, self._length(random, low, high))
-            text, starts = _turn(words)
-            if _split(text) == split and (words[places[0]] in held_back) == (
-                split == "test" and bool(held_back)
-            ):
-                response, offsets = _turn([words[place] for place in places])
-                pairs = zip(offsets, places, strict=True)
-                copies = (
-                    Copy(start, start + len(words[place]), 0, starts[place])
-                    for start, place in pairs
-                )
-                turns = (Turn("A", text), Turn("B", response, tuple(copies)))
-                return Dialogue(f"{split}-{index}", turns, {"task": self.task})
+            exchange = self._exchange(random, self._length(random, low, high))
+            text, starts = _turn(exchange.words)
+            is_asked = (exchange.answer[0] in held_back) == (split == "test" and bool(held_back))
+            if _split(text) != split or not is_asked:
+                continue
+            response, offsets = _turn(exchange.answer)
+            copies = tuple(
+                Copy(start, start + len(exchange.words[place]), 0, starts[place])
+                for start, place in zip(offsets, exchange.places, strict=False)
+            )
+            turns = (Turn("A", text), Turn("B", response, copies))
+            return Dialogue(f"{split}-{index}", turns, {"task": self.task})
         raise UserError(
             f"corpus synthetic: no {split} dialogue in {TRIES:,} draws; set other lengths, or more"
             " symbols and values"
         )
 
     def _length(self, random: Random, low: int, high: int) -> int:
-        """Draw a length uniformly; for recall log-uniformly, because short contexts are learnt
-        first.
-        """
-        if self.task == "recall":
+        if self.task in SHORT_FIRST:
             return int(low * ((high + 1) / low) ** random.random())
         return low + _below(random, high - low + 1)
 
-    def _exchange(self, random: Random, length: int) -> tuple[list[str], list[int]]:
-        """Draw the words of a context, and the indices of those that the response repeats."""
-        if self.task == "rare":
-            words = [
-                _word(self.symbols + value) for value in _different(random, length, self.values)
-            ]
-            place = _below(random, length)
-            return [*words[:place], ASK, *words[place:]], [place + 1]
-        if self.task == "recall":
-            words = [_word(self.symbols + _below(random, self.values)) for _ in range(length)]
-            keys = [
-                _word(key) for key in _different(random, min(length, self.symbols), self.symbols)
-            ]
-            before = sorted(_different(random, len(keys), length), reverse=True)  # the last first
-            for place, key in zip(before, keys, strict=True):
-                words.insert(place, key)
-            key = keys[_below(random, len(keys))]
-            return [*words, ASK, key], [words.index(key) + 1]
-        if self.task == "sort":
-            words = [_word(symbol) for symbol in _different(random, length, self.symbols)]
-            return words, sorted(range(length), key=lambda place: words[place])
+    def _exchange(self, random: Random, length: int) -> Exchange:
+        """Draw a context of a length, and its response."""
+        match self.task:
+            case "rare":
+                return self._rare(random, length)
+            case "recall":
+                return self._recall(random, length)
+            case "multi_recall":
+                return self._multi_recall(random, length)
+            case "selective_copy":
+                return self._selective_copy(random, length)
+            case "needle":
+                return self._needle(random, length)
+            case "counting":
+                drawn = [_below(random, self.symbols) for _ in range(length)]
+                return Exchange([*map(_word, drawn)], [_word(sum(drawn) % self.symbols)])
+            case "permutations":
+                return _product([_below(random, len(PERMUTATIONS)) for _ in range(length)])
+            case "sort":
+                words = [_word(symbol) for symbol in _different(random, length, self.symbols)]
+                return _copied(words, sorted(range(length), key=lambda place: words[place]))
         words = [_word(_below(random, self.symbols)) for _ in range(length)]
-        return words, list(range(length))[:: -1 if self.task == "reverse" else 1]
+        return _copied(words, list(range(length))[:: -1 if self.task == "reverse" else 1])
+
+    def _rare(self, random: Random, length: int) -> Exchange:
+        words = [self._value(value) for value in _different(random, length, self.values)]
+        place = _below(random, length)
+        return _copied([*words[:place], ASK, *words[place:]], [place + 1])
+
+    def _recall(self, random: Random, length: int) -> Exchange:
+        words = [self._value(_below(random, self.values)) for _ in range(length)]
+        keys = [_word(key) for key in _different(random, min(length, self.symbols), self.symbols)]
+        before = sorted(_different(random, len(keys), length), reverse=True)  # the last first
+        for place, key in zip(before, keys, strict=True):
+            words.insert(place, key)
+        key = keys[_below(random, len(keys))]
+        return _copied([*words, ASK, key], [words.index(key) + 1])
+
+    def _multi_recall(self, random: Random, length: int) -> Exchange:
+        keys = [_word(key) for key in _different(random, length, self.symbols)]
+        parts = [[key, self._value(_below(random, self.values))] for key in keys]
+        for _ in range(length):
+            parts.insert(_below(random, len(parts) + 1), [self._noise(random)])
+        words = [word for part in parts for word in part]
+        asked = [keys[key] for key in _different(random, min(self.answers, length), length)]
+        return _copied([*words, ASK, *asked], [words.index(key) + 1 for key in asked])
+
+    def _selective_copy(self, random: Random, length: int) -> Exchange:
+        words = [self._noise(random) for _ in range(length)]
+        places = sorted(_different(random, self.answers, length))
+        for place in places:
+            words[place] = _word(_below(random, self.symbols))
+        return _copied(words, places)
+
+    def _needle(self, random: Random, length: int) -> Exchange:
+        words = [self._noise(random) for _ in range(length)]
+        key = _word(_below(random, self.symbols))
+        depth = _below(random, length + 1)
+        words[depth:depth] = [key, self._value(_below(random, self.values))]
+        return _copied([*words, ASK, key], [depth + 1])
+
+    def _value(self, number: int) -> str:
+        return _word(self.symbols + number)
+
+    def _noise(self, random: Random) -> str:
+        return _word(self.symbols + self.values + _below(random, NOISE))
+
+
+def _copied(words: list[str], places: Sequence[int]) -> Exchange:
+    return Exchange(words, [words[place] for place in places], places)
+
+
+def _product(elements: Sequence[int]) -> Exchange:
+    """Apply permutations one after the other; the response is their product."""
+    state = PERMUTATIONS[0]  # the identity
+    for element in elements:
+        state = tuple(state[place] for place in PERMUTATIONS[element])
+    return Exchange([*map(_word, elements)], [_word(PERMUTATIONS.index(state))])
 
 
 def _word(number: int) -> str:

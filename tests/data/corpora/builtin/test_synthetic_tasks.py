@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import os
 import re
 import subprocess
@@ -9,7 +10,7 @@ from itertools import chain, islice
 import pytest
 
 from dialog.config.compose import compose, shipped_recipes
-from dialog.data.corpora.builtin.synthetic_tasks import TASKS, SyntheticTasks
+from dialog.data.corpora.builtin.synthetic_tasks import COPYING, TASKS, SyntheticTasks
 from dialog.data.dialogue import SPLITS, Dialogue, Example
 from dialog.data.gold_alignment import alignment
 from dialog.data.store.layout import encode_example
@@ -19,6 +20,10 @@ from dialog.errors import UserError
 SETTINGS: dict[str, dict[str, object]] = {
     "recall": {"lengths": [2, 20], "symbols": 5},
     "rare": {"lengths": [4, 8], "values": 400},
+    "multi_recall": {"lengths": [2, 20]},
+    "selective_copy": {"lengths": [6, 12]},
+    "counting": {"lengths": [3, 12], "symbols": 5},
+    "permutations": {"lengths": [3, 12]},
 }
 VOCABULARY = 2000
 
@@ -72,7 +77,7 @@ def test_a_smaller_corpus_is_a_prefix_of_a_larger_one(task: str) -> None:
         assert small == list(islice(corpus(task).dialogues(split), size))
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", COPYING)
 @pytest.mark.parametrize("split", SPLITS)
 def test_copies_point_to_the_source_of_each_word(task: str, split: str) -> None:
     for dialogue in corpus(task, size=200).dialogues(split):
@@ -108,15 +113,66 @@ def test_responses_are_correct() -> None:
         assert len(set(context)) == len(context)
 
 
+def recall(words: list[str]) -> list[str]:
+    """Each word after "?" is a key that the words before it have once; its value follows it."""
+    asked = words.index("?")
+    before = words[:asked]
+    assert all(before.count(key) == 1 for key in words[asked + 1 :])
+    return [before[before.index(key) + 1] for key in words[asked + 1 :]]
+
+
+@pytest.mark.parametrize("task", ["multi_recall", "needle"])
+def test_an_oracle_reads_the_values_of_all_keys(task: str) -> None:
+    answers = []
+    for dialogue in corpus(task, values=10).dialogues("train"):
+        context, response = words_of(dialogue)
+        assert recall(context) == response
+        asked = context[context.index("?") + 1 :]
+        assert len(asked) == len(set(asked)) == len(response)
+        answers += response
+    most_frequent = max(map(answers.count, set(answers))) / len(answers)
+    assert most_frequent < 0.2, "a constant answer is no better than chance"
+
+
+def test_selective_copies_are_symbols_in_order() -> None:
+    few = {word for each in corpus("copy").dialogues("train") for word in words_of(each)[0]}
+    for dialogue in corpus("selective_copy").dialogues("train"):
+        context, response = words_of(dialogue)
+        assert len(response) == 4
+        assert [word for word in context if word in few] == response
+
+
+@pytest.mark.parametrize(("task", "order"), [("counting", 5), ("permutations", 6)])
+def test_answers_are_products_in_a_group(task: str, order: int) -> None:
+    pairs = corpus(task, lengths=[2, 2], size=2000)
+    products: dict[tuple[str, str], str] = {}
+    for split in SPLITS:
+        for (first, second), (answer,) in map(words_of, pairs.dialogues(split)):
+            assert products.setdefault((first, second), answer) == answer
+    assert len(products) == order**2
+    assert len(set(products.values())) == order
+    commutes = [products[a, b] == products[b, a] for a, b in products]
+    assert all(commutes) == (task == "counting")
+    for dialogue in corpus(task).dialogues("train"):
+        context, (answer,) = words_of(dialogue)
+        assert functools.reduce(lambda state, word: products[state, word], context) == answer
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_lengths_are_in_the_chosen_range(task: str) -> None:
     limited = corpus(
-        task, lengths=[2, 4], test_lengths=[5, 6], symbols=2 if task == "recall" else 26
+        task, lengths=[4, 6], test_lengths=[7, 8], symbols=4 if task == "recall" else 26
     )
-    for split, wanted in zip(SPLITS, ({2, 3, 4}, {2, 3, 4}, {5, 6}), strict=True):
+    lengths = {
+        "recall": lambda length: {length + 4 + 2},
+        "rare": lambda length: {length + 1},
+        "multi_recall": lambda length: {3 * length + 1 + 4},
+        "needle": lambda length: {length + 4},
+    }
+    for split, wanted in zip(SPLITS, ((4, 5, 6), (4, 5, 6), (7, 8)), strict=True):
         words = {len(words_of(dialogue)[0]) for dialogue in limited.dialogues(split)}
-        more = {"recall": 2 + 2, "rare": 1}.get(task, 0)
-        assert words == {length + more for length in wanted}
+        expected = lengths.get(task, lambda length: {length})
+        assert words == set().union(*map(expected, wanted))
 
 
 def test_the_test_asks_only_for_words_never_asked_in_training() -> None:
@@ -131,7 +187,7 @@ def test_the_test_asks_only_for_words_never_asked_in_training() -> None:
     assert requested["test"] < seen
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", COPYING)
 def test_each_word_is_one_token_with_a_gold_alignment(task: str) -> None:
     training = list(corpus(task, size=2000).dialogues("train"))
     tokenizer = byte_bpe(
@@ -174,6 +230,8 @@ def test_the_fingerprint_depends_on_the_settings() -> None:
         {"values": 9},
         {"lengths": [3, 4]},
         {"test_lengths": [3, 4]},
+        {"task": "selective_copy"},
+        {"task": "selective_copy", "answers": 3},
     ]
     prints = [SyntheticTasks(**arguments).fingerprint() for arguments in settings]
     assert all(one != other for place, one in enumerate(prints) for other in prints[:place])
@@ -186,13 +244,15 @@ def test_the_fingerprint_depends_on_the_settings() -> None:
     [
         ({"task": "revers"}, "unknown task 'revers'; did you mean 'reverse'"),
         ({"size": 0}, "size is 0"),
-        ({"symbols": 2000, "values": 1000}, "at most 2500"),
+        ({"symbols": 2000, "values": 1000}, "at most 2474"),
         ({"lengths": [5, 4]}, "lengths are"),
         ({"lengths": [0, 4]}, "from 1"),
         ({"lengths": [4]}, "the fewest and the most"),
         ({"test_lengths": [4, 0]}, "lengths are"),
         ({"task": "sort", "symbols": 10, "lengths": [3, 11]}, "from 1 to 10"),
         ({"task": "rare", "values": 5, "lengths": [3, 6]}, "from 1 to 5"),
+        ({"task": "selective_copy", "answers": 5, "lengths": [4, 6]}, "from 5"),
+        ({"task": "selective_copy", "answers": 0}, "answers 0"),
     ],
 )
 def test_invalid_settings_are_rejected(settings: dict[str, object], message: str) -> None:
