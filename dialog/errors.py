@@ -8,6 +8,13 @@ from contextlib import contextmanager
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
+OUT_OF_MEMORY = (
+    "out of memory",  # of a GPU
+    "can't allocate memory",  # torch's CPU allocator
+    "not enough memory",  # the system's
+    "CUDNN_STATUS_NOT_SUPPORTED",  # https://github.com/pytorch/pytorch/issues/4107
+)
+"""Parts of the messages of torch, which has a class for errors of GPUs only."""
 
 
 class UserError(Exception):
@@ -58,6 +65,13 @@ def disk_error(error: OSError, remedy: str = "run it again") -> UserError | None
             f"{file}: {error.strerror}; use a folder on a file system that has locks, and {remedy}"
         )
     return None
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Return whether an error is Python's or torch's for memory that cannot be allocated."""
+    if isinstance(error, RuntimeError):
+        return any(words in str(error) for words in OUT_OF_MEMORY)
+    return isinstance(error, MemoryError)
 
 
 @contextmanager

@@ -1,4 +1,8 @@
-"""JSON without control characters, for text of unknown origin."""
+"""Text of unknown origin, escaped for terminals, JSON, Markdown and LaTeX.
+
+HTML and SVG are escaped by their writers, jinja2 and ElementTree; `printable_json` removes the
+control characters that both let through.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,72 @@ COMMANDS = re.compile(
     "\u2028\u2029\ud800-\udfff\ufffe\uffff]"
 )
 """Characters that control a terminal or reorder a line."""
+MARKDOWN_SIGNS = re.compile(r"[\\`*_\[\]|~$@]|:(?=//)|(?<=www)\.", re.IGNORECASE)
+"""Signs of Markdown; the last two alternatives keep bare addresses from becoming links."""
+LATEX_COMMANDS = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "`": r"\textasciigrave{}",
+    "−": r"$-$",
+    "±": r"$\pm$",
+    "↓": r"$\downarrow$",
+    "↑": r"$\uparrow$",
+    "→": r"$\rightarrow$",
+    "×": r"$\times$",
+    "·": r"$\cdot$",
+    "†": r"$\dagger$",
+    "✓": r"$\surd$",
+    "✗": r"$\times$",
+    "–": "--",
+    "…": r"\ldots{}",
+}
+"""Characters that LaTeX would read as commands, and symbols of reports."""
+LATEX_LIGATURES = re.compile(r"([-',])(?=\1)")
+"""First of two characters that become one in T1: dashes, and quotation marks from apostrophes and
+commas.
+"""
+
+
+# ------------------------------------------------------------------ terminals
+
+
+def printable(text: str) -> str:
+    r"""Write control and bidirectional characters, except line feed and tab, as `\x1b` or
+    `\u202e`.
+    """
+
+    def escape(match: re.Match[str]) -> str:
+        code = ord(match[0])
+        return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+    return COMMANDS.sub(escape, text)
+
+
+def one_line(text: str) -> str:
+    r"""Write line feed and tab as `\n` and `\t`, and all that `printable` escapes."""
+    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def is_unicode(text: str) -> bool:
+    """Return whether a text has no lone surrogate, which a byte that is not UTF-8 becomes in
+    arguments and input.
+    """
+    return not any("\ud800" <= char <= "\udfff" for char in text)
+
+
+# ------------------------------------------------------------------ JSON
 
 
 def to_json(content: object, indent: int | None = None) -> str:
@@ -38,3 +108,38 @@ def finite(content: object) -> object:
     if isinstance(content, list | tuple):
         return [finite(value) for value in content]
     return None if isinstance(content, float) and not math.isfinite(content) else content
+
+
+def printable_json(value: Any) -> Any:
+    """Apply `printable` to all texts of a JSON value; HTML forbids control characters."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {printable_json(key): printable_json(item) for key, item in value.items()}
+    return [printable_json(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+# ------------------------------------------------------------------ documents
+
+
+def escape_markdown(text: str) -> str:
+    """Escape text for one cell of a Markdown table."""
+    text = printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return MARKDOWN_SIGNS.sub(r"\\\g<0>", text).replace("\n", "<br>").replace("\t", " ")
+
+
+def escape_latex(text: str) -> str:
+    """Escape text for LaTeX; it stays one line of text in any compiler.
+
+    A star or bracket at the start would be read as an argument of a line break before it. Letters
+    that pdflatex has no glyph for are written as code points.
+    """
+    text = LATEX_LIGATURES.sub("\\1\0", one_line(text))
+    escaped = "".join("{}" if char == "\0" else _latex_character(char) for char in text)
+    return f"{{{escaped[0]}}}{escaped[1:]}" if escaped[:1] in ("*", "[") else escaped
+
+
+def _latex_character(char: str) -> str:
+    if char in LATEX_COMMANDS:
+        return LATEX_COMMANDS[char]
+    return char if char.isascii() or "À" <= char <= "ÿ" else f"{{[}}U+{ord(char):04X}{{]}}"

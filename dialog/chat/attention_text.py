@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from dialog.data.tokenizers.labels import readable_labels
 from dialog.data.tokenizers.tokenizer import OTHER, SELF, SPECIAL_TOKENS
 from dialog.errors import UserError
+from dialog.escaping import one_line
 from dialog.report.formats.numbers import counted
-from dialog.report.terminal import display_width, one_line, truncate
+from dialog.report.terminal import display_width, truncate
 
 SHADES = " ░▒▓█"
 STRONGEST = 3

@@ -13,8 +13,8 @@ from dialog.chat.attention_text import attention_lines
 from dialog.chat.search_settings import SearchSettings, parse_pairs
 from dialog.chat.session import Session, Watch, ignore
 from dialog.config.components import lookup
-from dialog.errors import UserError
-from dialog.report.terminal import one_line
+from dialog.errors import UserError, out_of_memory
+from dialog.escaping import one_line
 
 MOST_CANDIDATES = 100
 
@@ -82,10 +82,7 @@ def out_of_memory_explained() -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        # Lightning, which a chat does not need
-        from dialog.training.callbacks.memory import out_of_memory
-
-        if not (isinstance(error, MemoryError) or out_of_memory(error)):
+        if not out_of_memory(error):
             raise
         traceback.clear_frames(error.__traceback__)  # their variables hold the memory
         raise UserError(

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import click
 
-from dialog.escaping import to_json
+from dialog.escaping import one_line, to_json
 from dialog.metrics import DistinctN, UniqueRatio
 from dialog.metrics.counts import CountMetric
-from dialog.report.terminal import display_width, one_line
+from dialog.report.terminal import display_width
 from dialog.runs.run import Run, run_names
 
 

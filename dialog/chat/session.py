@@ -13,10 +13,9 @@ from dialog.config.components import Component
 from dialog.config.trust import NO_TRUST, Trust
 from dialog.data.tokenizers.text_stream import TextStream
 from dialog.errors import UserError
-from dialog.escaping import to_json
+from dialog.escaping import is_unicode, to_json
 from dialog.generation.responder import Candidate, check_answered
 from dialog.paths import check_new
-from dialog.report.terminal import is_unicode
 from dialog.runs.run import Run, run_names
 
 Watch = Callable[[int, str], None]

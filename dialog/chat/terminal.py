@@ -14,8 +14,8 @@ from dialog.chat.commands import COMMANDS, Effect, apply, named
 from dialog.chat.layout import WordStream, fold, side_by_side
 from dialog.chat.session import Session
 from dialog.errors import UserError
+from dialog.escaping import one_line
 from dialog.paths import cache
-from dialog.report.terminal import one_line
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession

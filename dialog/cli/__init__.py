@@ -17,6 +17,7 @@ import click
 from click.shell_completion import CompletionItem, add_completion_class
 
 from dialog.errors import LostProcessError, RunError, UserError, disk_error, is_panic
+from dialog.escaping import one_line
 from dialog.signals import stopping
 from dialog.version import __version__
 
@@ -182,8 +183,6 @@ def leave(message: str, code: int, *, at_once: bool = False) -> NoReturn:
     """Print one line on standard error and exit; `at_once` skips the finalization of the
     interpreter.
     """
-    from dialog.report.terminal import one_line
-
     if os.environ.get("DIALOG_DEBUG"):
         traceback.print_exc()
     click.echo(f"dialog: {one_line(message)}", err=True)

@@ -16,9 +16,8 @@ import click
 
 from dialog.atomic import replacing
 from dialog.errors import UserError
-from dialog.escaping import to_json
+from dialog.escaping import is_unicode, to_json
 from dialog.report.formats.numbers import counted
-from dialog.report.terminal import is_unicode
 
 BATCH = 64
 """Lines of a file that are answered together; a pipe or terminal is answered line by line."""

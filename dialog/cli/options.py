@@ -9,7 +9,7 @@ from click.core import ParameterSource
 
 from dialog.config.trust import trust_of
 from dialog.errors import UserError
-from dialog.report.terminal import is_unicode
+from dialog.escaping import is_unicode
 
 trust_option = click.option(
     "--trust",

@@ -14,6 +14,7 @@ from dialog.cli.completion import recipes, settings
 from dialog.config.compose import compose
 from dialog.config.trust import FULL_TRUST
 from dialog.errors import UserError
+from dialog.escaping import one_line
 
 if TYPE_CHECKING:
     from dialog.config.schema import DataConfig
@@ -74,7 +75,6 @@ def prepare(
     Example: dialog-seq2seq prepare dailydialog/transformer data.path=DIR
     """
     from dialog.data.store.manifest import read_manifest
-    from dialog.report.terminal import one_line
     from dialog.runs.prepare import prepare_data, prepare_part
 
     if shard and merges:

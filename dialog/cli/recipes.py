@@ -11,9 +11,8 @@ import click
 from dialog.cli import completion
 from dialog.config.compose import find_recipe, shipped_recipes, split_overrides
 from dialog.errors import RunError, UserError
-from dialog.escaping import to_json
+from dialog.escaping import one_line, to_json
 from dialog.recipes.summaries import summaries
-from dialog.report.terminal import one_line
 
 
 @click.group(invoke_without_command=True)

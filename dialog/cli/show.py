@@ -14,7 +14,7 @@ from dialog.config.schema import Recipe, to_dict
 from dialog.config.trust import Trust
 from dialog.config.yaml_layers import leaves
 from dialog.errors import UserError
-from dialog.report.terminal import one_line
+from dialog.escaping import one_line
 
 
 @click.command()

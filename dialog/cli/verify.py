@@ -8,8 +8,7 @@ from pathlib import Path
 import click
 
 from dialog.errors import UserError
-from dialog.escaping import to_json
-from dialog.report.terminal import one_line
+from dialog.escaping import one_line, to_json
 
 
 @click.command()

@@ -15,13 +15,12 @@ from dialog.analysis.context_use.effects import DISTANCES, Likelihood, context_e
 from dialog.analysis.context_use.perturbations import DROPPED, LEAST_TURNS, PERTURBATIONS
 from dialog.analysis.context_use.sample import draw_dialogues
 from dialog.build import build_corpus, build_rules
-from dialog.comparison.statistics.interval import Runs, interval, variances
+from dialog.comparison.statistics.interval import LEVEL, Runs, interval, variances
 from dialog.comparison.statistics.subset import LEAST_DIALOGUES
 from dialog.config.schema import to_dict
 from dialog.data.dialogue import Example
 from dialog.data.examples import examples
 from dialog.escaping import json_copy
-from dialog.report.tables import LEVEL
 from dialog.runs.evaluation.files import read_added, write_added
 from dialog.runs.evaluator import Evaluator
 from dialog.runs.folder import hash_of

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 
 from dialog.data.store.layout import ROLES
 from dialog.data.tokenizers.tokenizer import EOS, OTHER, SELF, UNK
+from dialog.escaping import escape_markdown
 from dialog.export.format import CODE, Format
 from dialog.export.metadata import front_matter, test_results
 from dialog.models.seq2seq import count_parameters
 from dialog.paths import display_name
 from dialog.report.formats.metrics import metric_display
-from dialog.report.markdown import escape_markdown
 from dialog.runs.run import Run
 from dialog.version import __version__
 

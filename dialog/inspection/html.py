@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from dialog.atomic import write_text
+from dialog.escaping import printable_json
 from dialog.inspection.findings import BarChart, Finding, Quotation, Table
 from dialog.inspection.inspect import Inspection
 from dialog.report.formats.numbers import count
-from dialog.report.page import printable_json, render_page
+from dialog.report.page import render_page
 from dialog.report.terminal import display_width, truncate
 
 WIDE_TABLE = 64

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import click
 
+from dialog.escaping import one_line
 from dialog.inspection.findings import BarChart, Finding, Quotation, Severity, Table
 from dialog.inspection.inspect import Inspection
 from dialog.report.formats.numbers import count
-from dialog.report.terminal import display_width, fitting_length, one_line, truncate
+from dialog.report.terminal import display_width, fitting_length, truncate
 
 MARKS: dict[Severity, tuple[str, str]] = {
     "good": ("✓", "green"),

@@ -9,13 +9,14 @@ from typing import Any
 from markupsafe import Markup
 
 from dialog.atomic import write_text
+from dialog.escaping import printable_json
 from dialog.report.completion import complete, displayed
 from dialog.report.drawing.attention.packing import maps_of, pack
 from dialog.report.drawing.attention.page import explorer_json, explorer_style, stills
 from dialog.report.drawing.axes import SERIES
 from dialog.report.formats.metrics import METRIC_DISPLAYS
 from dialog.report.formats.numbers import duration, hardware
-from dialog.report.page import printable_json, render_page
+from dialog.report.page import render_page
 from dialog.report.sections.order import appendix, main_sections
 from dialog.report.sections.ratings import rating_fingerprint
 from dialog.report.sections.scores import metric_names

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
+from dialog.escaping import escape_latex, one_line
 from dialog.report.completion import displayed
 from dialog.report.sections.order import main_sections
 from dialog.report.tables import (
@@ -17,48 +17,13 @@ from dialog.report.tables import (
     provenance,
     shortened,
 )
-from dialog.report.terminal import break_heading, column_widths, one_line
+from dialog.report.terminal import break_heading, column_widths
 from dialog.report.verdict import verdict_lines
 
 HEAD = "% A comparison; needs \\usepackage[T1]{fontenc} and \\usepackage{booktabs,graphicx}."
 
 MOST_ROWS = 40
 """Rows above which each group becomes a table of its own, and a group several tables."""
-
-_COMMANDS = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "#": r"\#",
-    "%": r"\%",
-    "_": r"\_",
-    "^": r"\textasciicircum{}",
-    "~": r"\textasciitilde{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': r"\textquotedbl{}",
-    "`": r"\textasciigrave{}",
-    "−": r"$-$",
-    "±": r"$\pm$",
-    "↓": r"$\downarrow$",
-    "↑": r"$\uparrow$",
-    "→": r"$\rightarrow$",
-    "×": r"$\times$",
-    "·": r"$\cdot$",
-    "†": r"$\dagger$",
-    "✓": r"$\surd$",
-    "✗": r"$\times$",
-    "–": "--",
-    "…": r"\ldots{}",
-}
-"""Characters that LaTeX would read as commands, and symbols of the report."""
-_LIGATURES = re.compile(r"([-',])(?=\1)")
-"""First of two characters that become one in T1: dashes, and quotation marks from apostrophes and
-commas.
-"""
 
 
 def to_latex(results: Results) -> str:
@@ -71,8 +36,8 @@ def to_latex(results: Results) -> str:
     Letters that pdflatex has no glyph for, as in Chinese names, are written as code points.
     """
     results = displayed(results)
-    paragraphs = [escape(f"Warning: {warning}") for warning in results["warnings"]]
-    paragraphs += [escape(line) for line in verdict_lines(results)]
+    paragraphs = [escape_latex(f"Warning: {warning}") for warning in results["warnings"]]
+    paragraphs += [escape_latex(line) for line in verdict_lines(results)]
     tables = [
         (" ".join((f"{section.title}.", *section.notes, part.caption)), part)
         for section in main_sections(results)
@@ -142,29 +107,13 @@ def _seeds(results: Results) -> str:
     )
 
 
-def escape(text: str) -> str:
-    """Escape text for LaTeX; it stays one line of text in any compiler.
-
-    A star or bracket at the start would be read as an argument of a line break before it.
-    """
-    text = _LIGATURES.sub("\\1\0", one_line(text))
-    escaped = "".join(
-        "{}" if char == "\0" else _COMMANDS.get(char) or _letter(char) for char in text
-    )
-    return f"{{{escaped[0]}}}{escaped[1:]}" if escaped[:1] in ("*", "[") else escaped
-
-
-def _letter(char: str) -> str:
-    return char if char.isascii() or ("À" <= char <= "ÿ") else f"{{[}}U+{ord(char):04X}{{]}}"
-
-
 def _table(table: ReportTable, caption: str, *, label: str) -> str:
     width = len(table.head)
     lines = [
         r"\begin{table}[tbp]",
         r"\centering\small",
         r"\setlength{\tabcolsep}{4pt}\setlength{\belowcaptionskip}{6pt}",
-        rf"\caption{{{escape(caption)}}}",
+        rf"\caption{{{escape_latex(caption)}}}",
         rf"\label{{{label}}}",
         r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
         rf"\begin{{tabular}}{{l{'r' * (width - 1)}}}",
@@ -178,14 +127,14 @@ def _table(table: ReportTable, caption: str, *, label: str) -> str:
 
 def _heading(name: str, width: int) -> str:
     """Return a heading in lines that are as wide as the column if possible."""
-    lines = [escape(line) for line in break_heading(one_line(name), width)]
+    lines = [escape_latex(line) for line in break_heading(one_line(name), width)]
     stacked = r" \\ ".join(lines)
     return rf"\shortstack[r]{{{stacked}}}" if len(lines) > 1 else stacked
 
 
 def _group(group: RowGroup, width: int) -> list[str]:
     title = (
-        [rf"\multicolumn{{{width}}}{{l}}{{\emph{{{escape(group.title)}}}}} \\"]
+        [rf"\multicolumn{{{width}}}{{l}}{{\emph{{{escape_latex(group.title)}}}}} \\"]
         if group.title
         else []
     )
@@ -193,7 +142,7 @@ def _group(group: RowGroup, width: int) -> list[str]:
 
 
 def _cell(cell: ReportCell) -> str:
-    text = escape(cell.text)
+    text = escape_latex(cell.text)
     return rf"\textbf{{{text}}}" if cell.mark == "decided" else text
 
 

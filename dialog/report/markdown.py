@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dialog.escaping import escape_markdown, printable
 from dialog.report.completion import displayed
 from dialog.report.formats.metrics import METRIC_DISPLAYS
 from dialog.report.formats.numbers import duration
@@ -26,13 +27,10 @@ from dialog.report.tables import (
     shortened,
     title_of,
 )
-from dialog.report.terminal import printable
 from dialog.report.verdict import other_verdicts, verdict_lines
 
 MOST_ROWS = 60
 """Rows of a table that report.html folds; of a longer one the first rows."""
-# the last two: bare addresses become links
-_SPECIAL = re.compile(r"[\\`*_\[\]|~$@]|:(?=//)|(?<=www)\.", re.IGNORECASE)
 
 
 def to_markdown(results: Results) -> str:
@@ -139,12 +137,6 @@ def _lines(rows: list[list[str]]) -> str:
 def _cell(cell: ReportCell) -> str:
     text = escape_markdown(cell.text)
     return f"**{text}**" if cell.mark == "decided" else text
-
-
-def escape_markdown(text: str) -> str:
-    """Escape text for one cell of a Markdown table."""
-    text = printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return _SPECIAL.sub(r"\\\g<0>", text).replace("\n", "<br>").replace("\t", " ")
 
 
 def _code_block(text: str) -> str:

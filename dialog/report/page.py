@@ -14,8 +14,6 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from dialog.report.terminal import printable
-
 
 def render_page(
     package: str,
@@ -103,12 +101,3 @@ def _digests(texts: Sequence[str]) -> str:
 
 def _digest(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def printable_json(value: Any) -> Any:
-    """Escape the control characters, which HTML forbids, in all texts of a JSON value."""
-    if isinstance(value, str):
-        return printable(value)
-    if isinstance(value, dict):
-        return {printable_json(key): printable_json(item) for key, item in value.items()}
-    return [printable_json(item) for item in value] if isinstance(value, list | tuple) else value

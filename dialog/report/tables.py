@@ -15,8 +15,6 @@ Results = Mapping[str, Any]
 NONE = "–"
 UNKNOWN = "unknown"
 """Value of a setting of the parity contract that a contender has not recorded."""
-LEVEL = 0.95
-"""Level of every interval of a report; ± is a standard deviation over seeds, and nothing else."""
 SPREAD_NOTE = "±: standard deviation over seeds."
 MOST_NAMES = 4
 """Contenders that a title names."""

@@ -1,6 +1,4 @@
-"""Text of terminals: escaped untrusted text, paragraphs and tables of a given width, and an
-evaluation.
-"""
+"""Text of terminals: paragraphs and tables of a given width, and an evaluation."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, chain
 from typing import Any
 
-from dialog.escaping import COMMANDS
+from dialog.escaping import one_line
 from dialog.report.formats.metrics import (
     LOSSY_NOTE,
     lossy_mark,
@@ -31,25 +29,6 @@ GAP = 2
 """Spaces between the columns of a table."""
 REFERENCE_METRICS = ("bits_per_byte", "f1", "sacrebleu", "distinct_2", "length_mean")
 """Metrics of the reference rows that are shown; metrics.json has all."""
-
-
-def printable(text: str) -> str:
-    r"""Write control and bidirectional characters, except line feed and tab, as `\x1b` or
-    `\u202e`.
-    """
-    return COMMANDS.sub(lambda match: _escape(match[0]), text)
-
-
-def is_unicode(text: str) -> bool:
-    """Return whether a text has no lone surrogate, which a byte that is not UTF-8 becomes in
-    arguments and input.
-    """
-    return not any("\ud800" <= char <= "\udfff" for char in text)
-
-
-def one_line(text: str) -> str:
-    r"""Write line feed and tab as `\n` and `\t`, and all that `printable` escapes."""
-    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def display_width(text: str) -> int:
@@ -77,10 +56,6 @@ def wrapped(text: str, width: int) -> str:
     longer.
     """
     return textwrap.fill(one_line(text), width, break_long_words=False, break_on_hyphens=False)
-
-
-def _escape(char: str) -> str:
-    return f"\\x{ord(char):02x}" if ord(char) < 0x100 else f"\\u{ord(char):04x}"
 
 
 def _character_width(char: str) -> int:

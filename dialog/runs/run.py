@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dialog.config.schema import Recipe
 from dialog.config.trust import NO_TRUST, Trust
 from dialog.errors import UserError
+from dialog.escaping import printable
 
 if TYPE_CHECKING:
     from dialog.analysis.attention.split import Encoding
@@ -41,8 +42,6 @@ class Reply:
         read as TeX.
         """
         from html import escape
-
-        from dialog.report.terminal import printable
 
         turns = "<br>".join(escape(printable(turn)) for turn in self.context)
         rows = [

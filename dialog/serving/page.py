@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dialog.escaping import printable
 from dialog.report.drawing.attention.page import page_sources
 from dialog.report.page import joined, render_page
-from dialog.report.terminal import printable
 
 PACKAGE = "dialog.serving"
 

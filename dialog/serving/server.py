@@ -16,7 +16,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from dialog.errors import UserError
-from dialog.report.terminal import one_line
+from dialog.escaping import one_line
 from dialog.runs.run import Run
 from dialog.serving.app import Service
 from dialog.serving.gatekeeper import SURPLUS

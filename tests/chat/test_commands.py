@@ -13,7 +13,8 @@ from dialog.chat.layout import WordStream, fold, side_by_side, wrap
 from dialog.chat.self_chat import NamedTurn, repetition, report_lines
 from dialog.chat.session import Session
 from dialog.errors import UserError
-from dialog.report.terminal import display_width, one_line
+from dialog.escaping import one_line
+from dialog.report.terminal import display_width
 
 HELLO = "I will have the soup ."
 

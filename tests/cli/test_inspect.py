@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from dialog.cli.inspect import inspect
 from dialog.cli.output_file import check_new_file
 from dialog.errors import UserError
-from dialog.report.terminal import printable
+from dialog.escaping import printable
 
 SHARED = ["Where did you put the hat ?", "On the big table ."]
 

@@ -15,11 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dialog.escaping import one_line
 from dialog.inspection.findings import BarChart, Finding, Quotation, Table
 from dialog.inspection.html import write_html
 from dialog.inspection.inspect import Inspection, inspect
 from dialog.inspection.text import to_text
-from dialog.report.terminal import display_width, one_line
+from dialog.report.terminal import display_width
 
 HOSTILE = (
     "\x1b[2J\x07</dd><script>alert(1)</script><img src=x onerror=alert(1)>\u202e&amp; \"'`{{ 7 * 7"

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from dialog.report.latex import MOST_ROWS, escape, to_latex
+from dialog.escaping import escape_latex
+from dialog.report.latex import MOST_ROWS, to_latex
 
 DOCUMENT = r"""\documentclass{article}
 \usepackage[T1]{fontenc}
@@ -57,7 +58,7 @@ def test_rows_have_as_many_cells_as_columns(results: dict[str, Any], three: dict
 
 
 def test_text_cannot_be_a_command() -> None:
-    text = escape("\\input{/etc/passwd} $x$ 50% a_b ^~#& [*] -- ``'' \"<>|\n你好 é \x1b")
+    text = escape_latex("\\input{/etc/passwd} $x$ 50% a_b ^~#& [*] -- ``'' \"<>|\n你好 é \x1b")
     assert text == (
         r"\textbackslash{}input\{/etc/passwd\} \$x\$ 50\% a\_b"
         r" \textasciicircum{}\textasciitilde{}\#\& "
@@ -66,8 +67,8 @@ def test_text_cannot_be_a_command() -> None:
         r"\textquotedbl{}\textless{}\textgreater{}\textbar{}\textbackslash{}n"
         r"{[}U+4F60{]}{[}U+597D{]} é \textbackslash{}x1b"
     )
-    assert escape("*a") == "{*}a", "no argument of a line break before it"
-    assert escape("[a] ,, x") == "{[}a] ,{}, x"
+    assert escape_latex("*a") == "{*}a", "no argument of a line break before it"
+    assert escape_latex("[a] ,, x") == "{[}a] ,{}, x"
 
 
 def test_braces_of_hostile_results_are_balanced(hostile: dict[str, Any]) -> None:

@@ -3,8 +3,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from dialog.escaping import printable
 from dialog.report.markdown import MOST_ROWS, to_markdown
-from dialog.report.terminal import printable
 
 
 def cells(line: str) -> list[str]:

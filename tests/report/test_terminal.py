@@ -6,9 +6,9 @@ import unicodedata
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dialog.escaping import to_json
+from dialog.escaping import one_line, printable, to_json
 from dialog.report.tables import ReportTable, RowGroup, text_row
-from dialog.report.terminal import aligned, display_width, one_line, printable, truncate
+from dialog.report.terminal import aligned, display_width, truncate
 
 
 @given(st.text(st.characters()))

@@ -21,9 +21,9 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 
 from dialog.comparison.grid.folder import SPLIT, Cell, is_trained
 from dialog.comparison.grid.work import Work
+from dialog.escaping import one_line
 from dialog.json_files import read_json_lines
 from dialog.report.formats.numbers import duration
-from dialog.report.terminal import one_line
 from dialog.runs.folder import METRICS, WEIGHTS, read_summary
 
 ACTIVE = 60.0

@@ -11,6 +11,8 @@ from scipy.stats import t
 
 from dialog.comparison.statistics.measured import Floats
 
+LEVEL = 0.95
+"""Confidence level of all intervals of a comparison; tests reject at 1 - `LEVEL`."""
 EXACT = 1e-12
 """Differences and standard errors below this share of the values are rounding errors."""
 

@@ -16,13 +16,13 @@ from typing import Any
 from scipy.special import betaincinv
 
 from dialog.atomic import lock, write_json
+from dialog.comparison.statistics.interval import LEVEL
 from dialog.errors import UserError
-from dialog.escaping import json_copy
+from dialog.escaping import json_copy, printable
 from dialog.json_files import read_json
 from dialog.report.files import write_reports
 from dialog.report.sections.ratings import CHOICES, rating_fingerprint
-from dialog.report.tables import LEVEL, model_names
-from dialog.report.terminal import printable
+from dialog.report.tables import model_names
 
 RESULTS = "results.json"
 FORMAT = 1

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from dialog.comparison.statistics.differences import bounded, differences
 from dialog.comparison.statistics.evaluated import run_metrics
+from dialog.comparison.statistics.interval import LEVEL
 from dialog.comparison.statistics.ranking import rankings
 from dialog.comparison.statistics.subset import SystemRuns
 from dialog.comparison.statistics.verdict import verdicts
 from dialog.report.formats.metrics import metric_display, sort_metrics
-from dialog.report.tables import LEVEL, WHOLE_TEST_SET
+from dialog.report.tables import WHOLE_TEST_SET
 
 if TYPE_CHECKING:
     from dialog.analysis.measured import Measured

@@ -9,7 +9,8 @@ from typing import Protocol
 from xml.etree import ElementTree as Xml
 
 from dialog.atomic import write_text
-from dialog.report.terminal import one_line, truncate
+from dialog.escaping import one_line
+from dialog.report.terminal import truncate
 
 Point = tuple[float, float]
 Colour = tuple[str, str]

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dialog.escaping import one_line
 from dialog.report.drawing.axes import (
     LETTER,
     Plot,
@@ -22,7 +23,7 @@ from dialog.report.drawing.axes import (
     ticks,
 )
 from dialog.report.drawing.canvas import Canvas, Point
-from dialog.report.terminal import display_width, one_line
+from dialog.report.terminal import display_width
 
 POINTS = 100
 """Number of points of a mean line; lines of single seeds are thinned to as many."""

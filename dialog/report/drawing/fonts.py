@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from PIL import Image, ImageDraw, ImageFont, features
 
-from dialog.report.terminal import one_line, truncate
+from dialog.escaping import one_line
+from dialog.report.terminal import truncate
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 

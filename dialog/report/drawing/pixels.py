@@ -9,8 +9,9 @@ from itertools import pairwise
 
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
+from dialog.escaping import one_line
 from dialog.report.drawing.canvas import INK, Colour, Point
-from dialog.report.terminal import one_line, truncate
+from dialog.report.terminal import truncate
 
 PAPER = (255, 255, 255)
 TEXT = (28, 32, 38)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dialog.escaping import one_line
 from dialog.report.drawing.axes import (
     LEGEND_LINE,
     LETTER,
@@ -29,7 +30,7 @@ from dialog.report.drawing.scale import (
     to_css,
     validate_weights,
 )
-from dialog.report.terminal import display_width, one_line
+from dialog.report.terminal import display_width
 
 # pixels per cell, columns of text to which labels are truncated
 CELL = 22

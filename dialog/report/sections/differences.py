@@ -10,7 +10,6 @@ from typing import Any, Literal
 from dialog.report.formats.metrics import best_first, better_of, metric_display
 from dialog.report.formats.numbers import percent
 from dialog.report.tables import (
-    LEVEL,
     NONE,
     ReportCell,
     ReportTable,
@@ -323,4 +322,4 @@ def _pair(entry: Difference) -> str:
 
 
 def _percent_level(results: Results) -> str:
-    return f"{100 * float(results['statistics'].get('level', LEVEL)):g} %"
+    return f"{100 * float(results['statistics']['level']):g} %"

@@ -11,7 +11,6 @@ from typing import Any
 
 from dialog.report.formats.numbers import percent
 from dialog.report.tables import (
-    LEVEL,
     NONE,
     ReportSection,
     Results,
@@ -44,12 +43,14 @@ def rating_fingerprint(results: Results) -> str:
 
 def ratings(results: Results) -> ReportSection:
     """Return wins, ties, interval and sign test per pair, and raw agreement and kappa of raters."""
-    content = results.get("ratings") or {}
+    content = results.get("ratings")
+    if not content:
+        return ReportSection("Blind rating: results")
     outcomes: dict[str, list[Row]] = {}
-    for entry in content.get("pairs", ()):
+    for entry in content["pairs"]:
         outcomes.setdefault(f"{entry['a']} − {entry['b']}", []).append(_outcome(entry))
-    agreement = tuple(_agreement(entry) for entry in content.get("agreement", ()))
-    level = f"{100 * content.get('level', LEVEL):g} % interval"
+    agreement = tuple(_agreement(entry) for entry in content["agreement"])
+    level = f"{100 * content['level']:g} % interval"
     caption = (
         "Blind rating of pairs of responses. Share: wins of the first of the pair among decided"
         " ratings, with its exact interval; p: two-sided sign test. All raters: the majority choice"

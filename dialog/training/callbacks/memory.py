@@ -14,14 +14,13 @@ import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.strategies import ParallelStrategy
-from lightning.pytorch.utilities.memory import is_oom_error
 from lightning.pytorch.utilities.seed import isolate_rng
 
 from dialog.data.batching import Batch
 from dialog.data.datamodule import BatchLoader
 from dialog.data.preparation.example_ids import Names
 from dialog.data.tokenizers.tokenizer import PAD
-from dialog.errors import UserError
+from dialog.errors import UserError, out_of_memory
 from dialog.report.formats.numbers import duration
 from dialog.training.callbacks.peak_memory import peak_memory
 from dialog.training.module import DialogModule
@@ -176,14 +175,3 @@ def untouched(module: DialogModule) -> Iterator[None]:
         module.step_sums = sums
         for parameter, gradient in gradients:
             parameter.grad = gradient
-
-
-def out_of_memory(error: RuntimeError) -> bool:
-    """Return whether an error is out-of-memory: on a GPU, in torch's CPU allocator, or in the
-    system's.
-    """
-    return (
-        isinstance(error, torch.OutOfMemoryError)
-        or is_oom_error(error)
-        or "not enough memory" in str(error)
-    )

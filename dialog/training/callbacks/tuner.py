@@ -18,8 +18,8 @@ from lightning.pytorch.tuner.tuning import Tuner
 from dialog.data.batching import Batch
 from dialog.data.datamodule import BatchLoader, DialogDataModule
 from dialog.data.store.store import Store
+from dialog.errors import out_of_memory
 from dialog.report.progress import ProgressBars
-from dialog.training.callbacks.memory import out_of_memory
 from dialog.training.callbacks.peak_memory import peak_memory
 from dialog.training.lightning_internals import finder_bar, listen_for_signals
 from dialog.training.module import DialogModule

@@ -17,7 +17,7 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only
 from PIL.Image import Image
 
-from dialog.report.terminal import one_line
+from dialog.escaping import one_line
 
 log = logging.getLogger("dialog")
 

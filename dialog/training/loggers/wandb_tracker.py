@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from lightning.pytorch.loggers import Logger
 from PIL.Image import Image
 
-from dialog.report.terminal import one_line
+from dialog.escaping import one_line
 from dialog.training.loggers.background import TableRows
 
 if TYPE_CHECKING:

@@ -10,13 +10,14 @@ from typing import Any
 from markupsafe import Markup
 
 from dialog.atomic import replacing, write_json, write_text
+from dialog.escaping import one_line, printable_json
 from dialog.report.drawing.axes import SERIES
 from dialog.report.drawing.canvas import write_svg
 from dialog.report.drawing.frontier import FrontierPoint, Panel, frontier_image, frontier_svg
 from dialog.report.formats.metrics import metric_display
 from dialog.report.formats.numbers import duration
-from dialog.report.page import printable_json, render_page
-from dialog.report.terminal import display_width, one_line
+from dialog.report.page import render_page
+from dialog.report.terminal import display_width
 from dialog.tuning.generation.frontier import on_frontier
 from dialog.tuning.generation.sample import DIVERSITY, Sample
 

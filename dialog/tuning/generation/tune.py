@@ -23,12 +23,11 @@ from dialog.config.schema import to_dict
 from dialog.config.trust import FULL_TRUST
 from dialog.data.reading.files import sha256
 from dialog.errors import UserError
-from dialog.escaping import to_json
+from dialog.escaping import one_line, to_json
 from dialog.json_files import read_json_lines
 from dialog.paths import check_links, recipe_name
 from dialog.report.formats.metrics import metric_display
 from dialog.report.progress import ProgressBars
-from dialog.report.terminal import one_line
 from dialog.runs.evaluation.evaluated import with_reverse_weights
 from dialog.runs.folder import WEIGHTS, hash_of
 from dialog.runs.run import Run, run_names

@@ -23,7 +23,7 @@ from dialog.cli import main
 from dialog.config.compose import Composed, compose
 from dialog.config.trust import Trust
 from dialog.data.dialogue import SPLITS
-from dialog.report.terminal import one_line
+from dialog.escaping import one_line
 
 if sys.version_info >= (3, 14):
     from compression import zstd

@@ -28,10 +28,10 @@ from dialog.data.datamodule import BatchLoader
 from dialog.data.store.length_classes import by_length
 from dialog.data.store.plan import Plan
 from dialog.data.store.store import Store
-from dialog.errors import UserError
+from dialog.errors import UserError, out_of_memory
 from dialog.runs.prepare import example_ids, prepare_data
 from dialog.runs.train import train
-from dialog.training.callbacks.memory import Memory, out_of_memory, untouched
+from dialog.training.callbacks.memory import Memory, untouched
 
 LIMITED_MEMORY = """
 import resource, sys
@@ -233,7 +233,7 @@ def test_other_errors_are_raised_unchanged(error: Exception) -> None:
     with pytest.raises(type(error)) as caught, memory.explained(lambda split, rows: {}, remedy=""):
         raise error
     assert caught.value is error
-    assert not (isinstance(error, RuntimeError) and out_of_memory(error))
+    assert not out_of_memory(error)
 
 
 @pytest.fixture

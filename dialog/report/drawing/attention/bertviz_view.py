@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dialog.errors import UserError
+from dialog.escaping import printable_json
 from dialog.report.drawing.attention.packing import ROLLOUT, axes_of, maps_of
-from dialog.report.page import printable_json
 
 LESS_THAN = "\ue000"
 """Stands for "<" in tokens until they are inside the script, where an escape sequence cannot end

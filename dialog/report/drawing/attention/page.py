@@ -10,10 +10,11 @@ from typing import Any
 
 from markupsafe import Markup
 
+from dialog.escaping import printable_json
 from dialog.report.drawing.attention.packing import SPEAKERS, pack
 from dialog.report.drawing.attention.still import MOST_ROWS, StillMap, shade_styles, still_map
 from dialog.report.drawing.scale import DIFFERENCE_ON_DARK, DIFFERENCE_ON_LIGHT, ON_DARK, ON_LIGHT
-from dialog.report.page import joined, printable_json, render_page, style_sheet
+from dialog.report.page import joined, render_page, style_sheet
 
 PACKAGE = "dialog.report.drawing.attention"
 SCRIPTS = ("explorer.js",)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dialog.escaping import printable_json
 from dialog.report.drawing.attention.packing import MOST_CELLS, pack
 from dialog.report.drawing.attention.page import (
     PACKAGE,
@@ -15,7 +16,7 @@ from dialog.report.drawing.attention.page import (
     explorer_style,
     stills,
 )
-from dialog.report.page import printable_json, render_page
+from dialog.report.page import render_page
 
 LONGEST = 60
 """Characters of a response in the list of examples."""

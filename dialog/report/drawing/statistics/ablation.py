@@ -7,8 +7,9 @@ from typing import Any
 
 from markupsafe import Markup
 
+from dialog.escaping import printable_json
 from dialog.report.drawing.svg import Curve, curves_svg
-from dialog.report.page import printable_json, render_page
+from dialog.report.page import render_page
 
 Ablation = Mapping[str, Any]
 """Content of `dialog attention --importance --json`."""

@@ -10,6 +10,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 from PIL import Image
 
+from dialog.escaping import printable_json
 from dialog.report.drawing.image import heatmap
 from dialog.report.drawing.statistics.columns import (
     SUMMARIES,
@@ -21,7 +22,7 @@ from dialog.report.drawing.statistics.columns import (
     values_of,
 )
 from dialog.report.drawing.svg import heatmap_svg
-from dialog.report.page import printable_json, render_page
+from dialog.report.page import render_page
 
 HEAD = 60
 """Columns of text of the name of a head, which ends with its number."""
