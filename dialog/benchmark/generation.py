@@ -17,7 +17,7 @@ from dialog.data.tokenizers.tokenizer import PAD
 from dialog.generation.responder import Responder
 from dialog.models.seq2seq import Seq2Seq
 from dialog.runs.load import in_precision
-from dialog.training.callbacks import peak_memory
+from dialog.training.callbacks import memory
 
 TOKENS = 32
 """Length of every response, minimum and maximum, so that untrained models can be compared."""
@@ -45,15 +45,15 @@ def measure_generation(
     rows = []
     for search in SEARCHES:
         for batch, times in BATCHES.items():
-            peak_memory.reset_peak()
+            memory.reset_peak()
             figures, length = _measured(responder, store, search, batch, times)
             flops = batch * forward_flops(counted, length, TOKENS + 1) / figures["seconds"]
             rows.append(
                 {
                     "precision": precision,
                     **figures,
-                    "memory_bytes": peak_memory.process_peak(),
-                    "cuda_memory_bytes": peak_memory.cuda_peak() if device == "cuda" else None,
+                    "memory_bytes": memory.process_peak(),
+                    "cuda_memory_bytes": memory.cuda_peak() if device == "cuda" else None,
                     "flops_per_second": flops,
                     "gemm_flops_per_second": bound,
                     "share_of_bound": flops / bound,

@@ -22,7 +22,7 @@ from dialog.errors import UserError
 from dialog.models.seq2seq import Seq2Seq, count_parameters
 from dialog.runs.prepare import prepare_data
 from dialog.training import loggers, trainer
-from dialog.training.callbacks import peak_memory
+from dialog.training.callbacks import memory
 from dialog.training.callbacks.stopwatch import Stopwatch, TimedStep
 from dialog.training.module import DialogModule
 from dialog.training.optimization.precision import device_of
@@ -56,7 +56,7 @@ def measure_training(
     prepared = time.perf_counter()
     folder = prepare_data(recipe, quiet=False)
     preparing = time.perf_counter() - prepared
-    peak_memory.reset_peak()
+    memory.reset_peak()
     recipe = shortened(recipe, warm_up + steps)
     device = device_of(recipe.trainer.accelerator)
     store = Store(folder, "train")
@@ -80,8 +80,8 @@ def measure_training(
                 advice="nothing is kept, run it again",
             )
     peaks = {
-        "memory_bytes": peak_memory.process_peak(),
-        "cuda_memory_bytes": peak_memory.cuda_peak() if device == "cuda" else None,
+        "memory_bytes": memory.process_peak(),
+        "cuda_memory_bytes": memory.cuda_peak() if device == "cuda" else None,
     }
     taken = watch.steps()
     if len(taken) <= warm_up:

@@ -19,7 +19,7 @@ from dialog.escaping import to_json
 
 if TYPE_CHECKING:
     from dialog.config.schema import Recipe
-    from dialog.training.callbacks.tuner import RangeTest
+    from dialog.training.callbacks.rate_ramp import RangeTest
 
 
 @click.command()

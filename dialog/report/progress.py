@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from typing import Never, Self
 
 from tqdm import tqdm
 
+REFRESH = 0.2
+"""Seconds between two updates of a bar."""
+COLUMNS = 20
+"""Columns of a bar; the rest of the line is text, truncated at the edge of the terminal."""
+
 
 class ProgressBars:
-    """Progress of several tasks, one after another; with the time left if the total is known.
+    """Progress of several tasks, one after another.
 
     Args:
         quiet: Show nothing.
@@ -20,47 +26,79 @@ class ProgressBars:
 
     def __init__(self, *, quiet: bool = False, every_seconds: float = 30.0) -> None:
         self.quiet = quiet
-        self.interval = every_seconds
+        self.is_terminal = sys.stderr.isatty()
+        self.interval = min(REFRESH, every_seconds) if self.is_terminal else every_seconds
         self.bar: tqdm[Never] | None = None
         self.task = ""
+        self.started = 0.0
+        self.shown = 0.0
+        self.first = 0
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._close()
+        self.close()
 
-    def show(self, task: str, done: int, total: int | None) -> None:
+    def show(
+        self,
+        task: str,
+        done: int,
+        total: int | None,
+        describe: Callable[[], str] = lambda: "",
+        *,
+        fraction: float | None = None,
+    ) -> None:
         """Show that `done` units of a task, of `total` if known, are finished; a new name starts a
         new task.
+
+        Args:
+            task: Name of the task.
+            done: Finished units.
+            total: All units; the time left is shown if it is known.
+            describe: Returns further text; called only if the line is drawn.
+            fraction: Finished part of the task, if it is not `done / total`; no time left is shown.
         """
         if self.quiet:
             return
         if task != self.task:
-            self._start(task)
-        if self.bar is not None:
-            self.bar.total = total
-            self.bar.update(done - self.bar.n)
-            if self.bar.disable:
-                self._write_line(done, total)
-
-    def _start(self, task: str) -> None:
-        self._close()
-        self.task = task
-        self.started = self.written = time.monotonic()
-        is_terminal = sys.stderr.isatty()
-        if not is_terminal:
-            sys.stderr.write(f"{task}\n")
-        self.bar = tqdm(desc=task, disable=not is_terminal, miniters=1)
-
-    def _write_line(self, done: int, total: int | None) -> None:
+            self._start(task, done)
         now = time.monotonic()
-        if done and now - self.written >= self.interval:
-            self.written = now
-            seconds_left = (total - done) * (now - self.started) / done if total else 0.0
-            rest = f" of {total:,}, {tqdm.format_interval(seconds_left)} left" if total else ""
-            sys.stderr.write(f"{self.task}: {done:,}{rest}\n")
+        if now - self.shown < self.interval and done != total:
+            return
+        self.shown = now
+        left = ""
+        if total and fraction is None and self.first < done < total:
+            seconds = (total - done) * (now - self.started) / (done - self.first)
+            left = f"{tqdm.format_interval(seconds)} left"
+        head = f"{task}: {done:,}" + (f" of {total:,}" if total else "")
+        text = ", ".join(filter(None, [left, describe()]))
+        if self.bar is None:
+            if done or text:
+                sys.stderr.write(f"{head}, {text}\n" if text else f"{head}\n")
+            return
+        # tqdm fills in its format, so braces of the text are doubled
+        text = text.replace("{", "{{").replace("}", "}}")
+        self.bar.bar_format = f"{head} |{{bar:{COLUMNS}}}| {text}" if total else f"{head} {text}"
+        self.bar.total = total
+        self.bar.n = done if fraction is None or total is None else fraction * total
+        self.bar.refresh()
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """End the current task; its bar stays on the screen."""
         if self.bar is not None:
             self.bar.close()
+            self.bar = None
+        self.task = ""
+
+    def _start(self, task: str, done: int) -> None:
+        self.close()
+        self.task = task
+        self.first = done
+        self.started = time.monotonic()
+        if self.is_terminal:
+            self.shown = 0.0  # a bar is drawn at once
+            self.bar = tqdm(bar_format=f"{task}", dynamic_ncols=True)
+        else:
+            self.shown = self.started
+            sys.stderr.write(f"{task}\n")

@@ -126,7 +126,8 @@ class Evaluator:
     ) -> Iterator[Answered]:
         """Yield every example once and in order on rank 0, and nothing on the others.
 
-        Every rank counts the gold alignments of its own examples in ``aligned``.
+        Every rank counts the gold alignments of its own examples in ``aligned``. ``progress`` gets
+        the number of examples so far.
         """
         stream = iter(examples)
         first = 0
@@ -161,10 +162,8 @@ class Evaluator:
                 check_answered([candidates], block[row].id)
                 own[row] = result, candidates[0]
             if progress is not None:
-                progress(len(rows))
+                progress(first + len(own))
         results = {row: result for shard in self.gather(own) for row, result in shard.items()}
-        if progress is not None:
-            progress(len(results) - len(own))
         yield from (Answered(block[row], *results[row]) for row in sorted(results))
 
     def _alignment_hook(

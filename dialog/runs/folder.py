@@ -209,7 +209,7 @@ def finish(folder: Path, lightning: Trainer, *, seconds: float, target_tokens: i
         UserError: no validation was run.
         DivergedError: the monitored metric was finite in no validation.
     """
-    from dialog.training.callbacks.peak_memory import peak_memory
+    from dialog.training.callbacks.memory import peak_memory
 
     if not (folder / WEIGHTS).is_file():
         record = folder / METRICS

@@ -242,22 +242,22 @@ class Run:
         return {"split": split, "ranking_split": "validation", **measured}
 
     def _examples(self, split: str, title: str, *, quiet: bool) -> Iterator[Example]:
-        """Yield the examples of a split, with a progress bar."""
+        """Yield the examples of a split, and show the progress."""
         from collections import Counter
-
-        from tqdm import tqdm
 
         from dialog.build import build_job
         from dialog.data.dialogue import SPLITS
         from dialog.data.examples import examples
+        from dialog.report.progress import ProgressBars
 
         if split not in SPLITS:
             raise UserError(f"unknown split {split!r}; choose from {', '.join(SPLITS)}")
         job = build_job(self.recipe)
         stream = examples(job.corpus.dialogues(split), job.rules, Counter())
-        yield from tqdm(
-            stream, f"{title} {split}", unit="example", disable=True if quiet else None, leave=False
-        )
+        with ProgressBars(quiet=quiet) as bars:
+            for number, example in enumerate(stream):
+                bars.show(f"{title} {split}", number, None)
+                yield example
 
     def _check_measured(self, split: str, examples: int) -> None:
         if not examples:

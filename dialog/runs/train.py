@@ -96,8 +96,7 @@ def run_training(
     from dialog.data.store.store import Store
     from dialog.training import loggers, trainer
     from dialog.training.callbacks.attention.recorder import AttentionRecorder
-    from dialog.training.callbacks.memory import Memory
-    from dialog.training.callbacks.peak_memory import reset_peak
+    from dialog.training.callbacks.memory import Memory, reset_peak
     from dialog.training.checkpoints.checkpoint_io import newest
     from dialog.training.checkpoints.initial_weights import load_initial_weights
     from dialog.training.guard import with_example_ids

@@ -7,10 +7,8 @@ Only this file breaks when a new version of Lightning renames one of them.
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from types import FrameType
-from typing import Any
 
 from lightning.fabric.utilities.distributed import _set_num_threads_if_needed
 from lightning.pytorch import LightningModule, Trainer
@@ -20,7 +18,6 @@ from lightning.pytorch.loops.training_epoch_loop import _TrainingEpochLoop
 from lightning.pytorch.strategies import ModelParallelStrategy
 from lightning.pytorch.strategies.launchers.subprocess_script import _SubprocessScriptLauncher
 from lightning.pytorch.trainer.connectors.signal_connector import _SignalConnector
-from lightning.pytorch.tuner import lr_finder
 
 DataFetcher = _DataFetcher
 """Type of an argument of :class:`EpochLoop`; public hook: none, the loops pass it on."""
@@ -91,23 +88,6 @@ class EpochsLoop(_FitLoop):
         return self._data_fetcher
 
 
-# ------------------------------------------------------------------ learning-rate finder
-
-
-@contextmanager
-def finder_bar(bar: Callable[..., object]) -> Iterator[None]:
-    """Replace the progress bar of the learning-rate finder, which is drawn into pipes too; public
-    hook: none.
-    """
-    module: Any = lr_finder
-    original = module.tqdm
-    module.tqdm = bar
-    try:
-        yield
-    finally:
-        module.tqdm = original
-
-
 # ------------------------------------------------------------------ processes and signals
 
 
@@ -159,13 +139,6 @@ class SignalConnector(_SignalConnector):
         self._original_handlers = {number: signal.getsignal(number) for number in numbers}
         for number in self._original_handlers:
             signal.signal(number, handler)
-
-
-def listen_for_signals(trainer: Trainer) -> None:
-    """Install a trainer's signal handlers before its fit does; public hook: none, the Tuner trains
-    before that.
-    """
-    trainer._signal_connector.register_signal_handlers()
 
 
 def replace_signals(trainer: Trainer, signals: SignalConnector) -> None:

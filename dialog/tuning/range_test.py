@@ -1,89 +1,102 @@
-"""Learning-rate range test and batch-size test of a recipe, in a temporary folder."""
+"""Learning-rate range test and batch-size test: short trainings that are not kept."""
 
 from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import torch
 
 from dialog.build import build_data, build_model, build_module, build_trainer, with_precision
 from dialog.config.schema import Recipe
-from dialog.errors import UserError
+from dialog.data.batching import Batch
+from dialog.data.datamodule import BatchLoader, DialogDataModule
+from dialog.data.store.store import Store
+from dialog.errors import UserError, out_of_memory
+from dialog.report.progress import ProgressBars
 from dialog.runs.check import check_recipe
 from dialog.runs.prepare import prepare_data
+from dialog.training.callbacks.memory import peak_memory
+from dialog.training.callbacks.rate_ramp import RangeTest, RateRamp
+from dialog.training.checkpoints.initial_weights import check_initial_weights, load_initial_weights
+from dialog.training.guard import NotFiniteError
+from dialog.training.module import DialogModule
+from dialog.training.trainer import Callback, fit
 
-if TYPE_CHECKING:
-    from dialog.data.datamodule import DialogDataModule
-    from dialog.training.callbacks.tuner import BatchTrial, RangeTest
-    from dialog.training.module import DialogModule
-    from dialog.training.trainer import Trainer
+ADVICE = "tuning has no result, run it again"
+
+
+class BatchTrial(NamedTuple):
+    """Speed and peak memory of training with a batch size."""
+
+    batch_tokens: int
+    target_tokens_per_second: float
+    peak_memory: int
 
 
 class Workbench(NamedTuple):
-    """Objects of a short trial training."""
+    """Recipe without validations, its prepared data and its module."""
 
-    trainer: Trainer
-    module: DialogModule
+    recipe: Recipe
     data: DialogDataModule
+    module: DialogModule
+
+    def fit(self, data: DialogDataModule, *callbacks: Callback) -> None:
+        """Train in a temporary folder."""
+        with tempfile.TemporaryDirectory() as scratch:
+            trainer = build_trainer(self.recipe, Path(scratch), [], callbacks)
+            fit(trainer, self.module, data, advice=ADVICE)
 
 
-@contextmanager
-def workbench(recipe: Recipe, **changes: Any) -> Iterator[Workbench]:
-    """Build the objects of a recipe, without loggers and validations.
+def workbench(recipe: Recipe, **changes: Any) -> Workbench:
+    """Prepare the data of a recipe and build its module.
 
     Raises:
         UserError: the recipe cannot be trained, or not in one process.
-        KeyboardInterrupt, SystemExit: after a signal, see `stopping`.
     """
-    from dialog.signals import stopping
-
-    with stopping("tuning has no result, run it again"):
-        yield from _workbench(recipe, changes)
-
-
-def _workbench(recipe: Recipe, changes: Mapping[str, Any]) -> Iterator[Workbench]:
-    quiet: dict[str, Any] = {
-        "enable_progress_bar": False,
-        "check_val_every_n_epoch": None,
-        "val_check_interval": 10**9,
-    }
-    settings = replace(recipe.trainer, max_epochs=-1, strategy="auto", **quiet, **changes)
-    recipe = with_precision(replace(recipe, trainer=settings))
+    settings = replace(
+        recipe.trainer,
+        max_epochs=-1,
+        strategy="auto",
+        enable_progress_bar=False,
+        limit_val_batches=0,
+        log_every_n_steps=1,
+        **changes,
+    )
+    checkpoint = replace(recipe.checkpoint, every_n_steps=None, patience=None)
+    recipe = with_precision(replace(recipe, trainer=settings, checkpoint=checkpoint))
     if check_recipe(recipe) > 1:
         raise UserError("trainer.devices: tuning runs in one process; set it to 1")
-    from dialog.data.store.store import Store
-    from dialog.training.checkpoints.initial_weights import (
-        check_initial_weights,
-        load_initial_weights,
-    )
-
     check_initial_weights(recipe.model)
     prepared = prepare_data(recipe, quiet=False)
     tokenizer = Store(prepared, "train").tokenizer
     module = build_module(recipe, len(tokenizer), tokenizer)
     load_initial_weights(recipe.model, module.model, build_model, tokenizer)
-    with tempfile.TemporaryDirectory() as scratch:
-        trainer = build_trainer(recipe, Path(scratch), [])
-        try:
-            yield Workbench(trainer, module, build_data(recipe, prepared, tokenizer))
-        except SystemExit as error:
-            if trainer.interrupted:  # SIGINT, on which Lightning's Tuner exits with 1
-                raise KeyboardInterrupt from error
-            raise
+    return Workbench(recipe, build_data(recipe, prepared, tokenizer), module)
+
+
+# ------------------------------------------------------------------ learning rate
 
 
 def range_test(recipe: Recipe, *, lowest: float, highest: float, steps: int) -> RangeTest:
     """Record the loss while the learning rate rises with every step; the recipe's schedule is not
     used.
     """
-    from dialog.training.callbacks.tuner import try_rates
-
-    with workbench(recipe, max_steps=steps) as bench:
-        return try_rates(*bench, lowest=lowest, highest=highest, steps=steps)
+    bench = workbench(recipe, max_steps=steps)
+    with ProgressBars() as bars:
+        ramp = RateRamp(lowest, highest, steps, bars)
+        try:
+            bench.fit(bench.data, ramp)
+        except NotFiniteError:  # the rate was much too high, which ends the test
+            if not ramp.losses:
+                raise
+    return RangeTest(ramp.rates[: len(ramp.losses)], ramp.losses)
 
 
 def steepest(test: RangeTest) -> float | None:
@@ -108,11 +121,103 @@ def steepest(test: RangeTest) -> float | None:
     return test.rates[1 + gradients.index(min(gradients))]
 
 
-def sizes_test(recipe: Recipe, *, first: int, most: int) -> Sequence[BatchTrial]:
-    """Try batch sizes from ``first`` up to ``most`` tokens until memory runs out; return speed and
-    memory of each.
-    """
-    from dialog.training.callbacks.tuner import try_batch_tokens
+# ------------------------------------------------------------------ batch size
 
-    with workbench(recipe, max_steps=-1, accumulate_grad_batches=1) as bench:
-        return try_batch_tokens(*bench, first=first, most=most)
+
+class HeaviestBatches(DialogDataModule):
+    """The most expensive batches of a plan; records the size in ``trials`` if they fit in
+    memory.
+    """
+
+    STEPS = 4
+
+    def __init__(self, data: DialogDataModule, batch_tokens: int, trials: list[BatchTrial]) -> None:
+        super().__init__(
+            data.folder, batch_tokens=batch_tokens, seed=data.seed, retokenise=data.retokenise
+        )
+        self.trials = trials
+
+    def train_dataloader(self) -> HeaviestLoader:  # type: ignore[override]  # Lightning takes any iterable
+        """Return the loader of these batches only."""
+        assert self.trainer is not None
+        device = self.trainer.strategy.root_device
+        return HeaviestLoader(super().train_dataloader(), device, self.trials)
+
+
+class HeaviestLoader:
+    """The batch with the most target tokens, then three times the one with the most tokens; the
+    second is timed.
+    """
+
+    def __init__(self, loader: BatchLoader, device: torch.device, trials: list[BatchTrial]) -> None:
+        self.loader = loader
+        self.device = device
+        self.trials = trials
+
+    def __len__(self) -> int:
+        return HeaviestBatches.STEPS
+
+    def __iter__(self) -> Iterator[Batch]:
+        most_tokens, most_target_tokens, _ = self.loader.heaviest()
+        yield most_target_tokens
+        yield most_tokens
+        start = time.monotonic()
+        yield most_tokens
+        rate = most_tokens.target_tokens / (time.monotonic() - start)
+        self.trials.append(BatchTrial(self.loader.batch_tokens, rate, peak_memory(self.device)))
+        yield most_tokens
+
+
+def sizes_test(recipe: Recipe, *, first: int, most: int) -> Sequence[BatchTrial]:
+    """Double ``data.batch_tokens`` from ``first`` up to ``most`` while a step fits in memory;
+    return speed and memory of each size.
+
+    A size fits when the most expensive batches of its plan have passed a whole step, the
+    optimizer's included.
+    """
+    bench = workbench(recipe, max_steps=HeaviestBatches.STEPS, accumulate_grad_batches=1)
+    classes = Store(bench.data.folder, "train").classes
+    split_tokens = int((classes.counts * (classes.sources + classes.targets)).sum())
+    trials: list[BatchTrial] = []
+    size = first
+    with bounded_memory():
+        while size <= max(first, min(most, 2 * split_tokens)):
+            try:
+                bench.fit(HeaviestBatches(bench.data, size, trials))
+            except (MemoryError, RuntimeError) as error:
+                if not out_of_memory(error):
+                    raise
+                break
+            size *= 2
+    return trials
+
+
+@contextmanager
+def bounded_memory() -> Iterator[None]:
+    """On Linux, limit this process to the memory that is free now: it gets a MemoryError and is not
+    killed.
+    """
+    if not Path("/proc/meminfo").is_file():
+        yield
+        return
+    import resource
+
+    resident = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    bound = resident + int(0.9 * free_memory())
+    lowest = min(limit for limit in (bound, soft, hard) if limit != resource.RLIM_INFINITY)
+    resource.setrlimit(resource.RLIMIT_AS, (lowest, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def free_memory() -> int:
+    """Return the free bytes of the system, or of this container if those are fewer."""
+    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    limit, used = (Path("/sys/fs/cgroup") / name for name in ("memory.max", "memory.current"))
+    if limit.is_file() and (most := limit.read_text().strip()) != "max":
+        free = min(free, int(most) - int(used.read_text()))
+    return free

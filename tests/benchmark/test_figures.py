@@ -19,7 +19,7 @@ from dialog.build import build_data, build_model, build_module, build_trainer
 from dialog.config.compose import Composed
 from dialog.data.store.store import Store
 from dialog.training import trainer
-from dialog.training.callbacks import peak_memory, stopwatch
+from dialog.training.callbacks import memory, stopwatch
 from dialog.training.callbacks.stopwatch import BatchShape, Loading, Stopwatch, TimedStep
 
 Tiny = Callable[..., Composed]
@@ -163,17 +163,17 @@ def test_the_bound_is_of_the_precision(
 
 FORGOTTEN = """
 import torch
-from dialog.training.callbacks import peak_memory
-peak_memory.reset_peak()
-before = peak_memory.process_peak()
+from dialog.training.callbacks import memory
+memory.reset_peak()
+before = memory.process_peak()
 torch.ones(64 * 2**20, dtype=torch.uint8).sum()
-after = peak_memory.process_peak()
-peak_memory.reset_peak()
-print(after - before, after - peak_memory.process_peak())
+after = memory.process_peak()
+memory.reset_peak()
+print(after - before, after - memory.process_peak())
 """
 
 
-@pytest.mark.skipif(not (peak_memory.PROCESS / "clear_refs").exists(), reason="needs Linux")
+@pytest.mark.skipif(not (memory.PROCESS / "clear_refs").exists(), reason="needs Linux")
 def test_the_peak_is_of_what_came_after_it_was_forgotten() -> None:
     """In a process of its own: one that has trained keeps what it has freed."""
     done = subprocess.run(

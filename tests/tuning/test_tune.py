@@ -14,7 +14,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from lightning.pytorch.tuner.lr_finder import _LRCallback
 from torch import Tensor
 
 from dialog.cli import program
@@ -22,15 +21,9 @@ from dialog.config.compose import Composed
 from dialog.data.batching import Batch, collate
 from dialog.data.datamodule import BatchLoader
 from dialog.errors import UserError
-from dialog.training.callbacks.tuner import (
-    BatchTrial,
-    HeaviestLoader,
-    RangeTest,
-    bounded_memory,
-    unsmoothed,
-)
+from dialog.training.callbacks.rate_ramp import RangeTest
 from dialog.training.module import DialogModule
-from dialog.tuning.range_test import steepest
+from dialog.tuning.range_test import BatchTrial, HeaviestLoader, bounded_memory, steepest
 
 
 @pytest.fixture
@@ -67,8 +60,6 @@ class Interrupting:
         signal.raise_signal(signal.SIGINT)
 
 
-# of Lightning, which restores the weights without its callbacks
-@pytest.mark.filterwarnings("ignore:Be aware")
 def test_an_interrupt_within_a_finalizer_is_not_lost(
     recipe: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,7 +72,7 @@ def test_an_interrupt_within_a_finalizer_is_not_lost(
     monkeypatch.setattr(DialogModule, "training_step", interrupted_step)
     with pytest.raises(click.Abort) as caught:
         program.main(["tune", recipe, "--lr", "--steps", "40"], standalone_mode=False)
-    assert str(caught.value.__cause__) == "interrupted; tuning has no result, run it again"
+    assert "tuning has no result, run it again" in str(caught.value.__cause__)
 
 
 class OneBatch:
@@ -139,15 +130,6 @@ def test_invalid_options(recipe: str, arguments: list[str], message: str) -> Non
     Path("t.svg").touch()
     with pytest.raises(UserError, match=message):
         program.main(["tune", recipe, *arguments], standalone_mode=False)
-
-
-@given(st.lists(st.floats(0.1, 20), min_size=1, max_size=30))
-def test_losses_are_taken_out_of_lightnings_means(losses: list[float]) -> None:
-    callback, means = _LRCallback(len(losses)), []
-    for step, loss in enumerate(losses, start=1):  # as its on_train_batch_end does
-        callback.avg_loss = callback.beta * callback.avg_loss + (1 - callback.beta) * loss
-        means.append(callback.avg_loss / (1 - callback.beta ** (step + 1)))
-    assert unsmoothed(means) == pytest.approx(losses, rel=1e-6)
 
 
 @given(st.floats(-5, -2), st.floats(0.2, 1.0))

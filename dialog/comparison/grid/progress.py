@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import statistics
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -16,7 +15,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from dialog.comparison.grid.folder import SPLIT, Cell, is_trained
@@ -24,14 +22,13 @@ from dialog.comparison.grid.work import Work
 from dialog.escaping import one_line
 from dialog.json_files import read_json_lines
 from dialog.report.formats.numbers import duration
+from dialog.report.progress import ProgressBars
 from dialog.runs.folder import METRICS, WEIGHTS, read_summary
 
 ACTIVE = 60.0
 """Seconds after its last logged step during which a run counts as being trained."""
 EVERY = 60.0
 """Seconds between two lines without a terminal."""
-BAR = 20
-"""Columns of the bar; the rest of the line is text, truncated at the edge of the terminal."""
 LINES = 10
 TAIL = 4096
 """Last lines of metrics.jsonl that are read, and a first guess of their bytes: after a validation a
@@ -56,25 +53,21 @@ class Display:
     def __init__(self, work: Work, *, jobs: int = 1) -> None:
         self.work = work
         self.jobs = jobs
-        self.plain = not sys.stderr.isatty()
+        self.bars = ProgressBars(every_seconds=0.0)
         self.shown: tuple[int, float] = (-1, 0.0)
         self.stop = threading.Event()
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """Show the progress while the body runs."""
-        self.bar: tqdm[Any] = tqdm(
-            total=len(self.work.cells), bar_format="", disable=self.plain, dynamic_ncols=True
-        )
         thread = threading.Thread(target=self._repeat, name="progress", daemon=True)
         thread.start()
-        try:
-            with logging_redirect_tqdm(loggers=[logging.getLogger()]):
+        with self.bars, logging_redirect_tqdm(loggers=[logging.getLogger()]):
+            try:
                 yield
-        finally:
-            self.stop.set()
-            thread.join()
-            self.bar.close()
+            finally:
+                self.stop.set()
+                thread.join()
 
     def _repeat(self) -> None:
         while True:
@@ -87,18 +80,16 @@ class Display:
         """Update the bar, or print a line."""
         states = [state_of(cell) for cell in self.work.cells]
         done = sum(state.fraction >= 1 for state in states)
+        if not self.bars.is_terminal:
+            if done == self.shown[0] and time.monotonic() - self.shown[1] <= EVERY:
+                return
+            self.shown = (done, time.monotonic())
         seconds = remaining_seconds(states, jobs=self.jobs)
         left = f"at most {duration(seconds)} left" if seconds else ""
         texts = [state.text for state in states if state.active and state.text]
-        head = f"{done} of {len(states)} runs"
-        if not self.plain:
-            self.bar.n = min(sum(state.fraction for state in states), len(states))
-            text = ", ".join(filter(None, [left, *texts])).replace("{", "{{").replace("}", "}}")
-            self.bar.bar_format = f"{head} |{{bar:{BAR}}}| {text}"
-            self.bar.refresh()
-        elif done != self.shown[0] or time.monotonic() - self.shown[1] > EVERY:
-            self.shown = (done, time.monotonic())
-            sys.stderr.write(", ".join(filter(None, [head, left, *texts])) + "\n")
+        text = ", ".join(filter(None, [left, *texts]))
+        fraction = sum(state.fraction for state in states) / len(states)
+        self.bars.show("runs", done, len(states), lambda: text, fraction=min(fraction, 1.0))
 
 
 def state_of(cell: Cell) -> RunState:

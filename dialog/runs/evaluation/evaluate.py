@@ -53,8 +53,6 @@ def evaluate(
     from collections import Counter
     from itertools import chain, islice
 
-    from tqdm import tqdm
-
     from dialog.analysis.attention.alignment import AlignmentCounts
     from dialog.analysis.baselines.kept import find_baselines
     from dialog.analysis.candidates import candidate_ranks, joined
@@ -62,6 +60,7 @@ def evaluate(
     from dialog.data.examples import examples
     from dialog.metrics import build_metrics, detect_language
     from dialog.metrics.family import components_of
+    from dialog.report.progress import ProgressBars
     from dialog.runs.evaluation.metrics import Evaluation
     from dialog.runs.evaluator import BLOCK
     from dialog.training.distributed.collectives import gather_to_first
@@ -105,14 +104,15 @@ def evaluate(
     if run.trust != FULL_TRUST:
         check_links(run.folder, evaluations.name)
     evaluations.mkdir(exist_ok=True)
-    bar = tqdm(
-        desc=f"evaluating {split}",
-        unit="example",
-        disable=True if quiet or rank() else None,
-        leave=False,
-    )
-    with bar, beside(evaluations / RESPONSES) as partial:
-        answers = evaluator.answers(chain(first, stream), aligned, bar.update)
+    with (
+        ProgressBars(quiet=quiet or bool(rank())) as bars,
+        beside(evaluations / RESPONSES) as partial,
+    ):
+        answers = evaluator.answers(
+            chain(first, stream),
+            aligned,
+            lambda done: bars.show(f"evaluating {split}", done, None),
+        )
         if rank():
             # yields nothing on these ranks, but must run: every block is gathered
             for _ in answers:

@@ -1,14 +1,17 @@
-"""Memory of training: test of the largest batches before the first epoch, and out-of-memory
-errors.
+"""Memory of training: test of the largest batches before the first epoch, out-of-memory errors, and
+peaks.
 """
 
 from __future__ import annotations
 
 import logging
+import re
+import sys
 import time
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
 
 import torch
 from lightning.pytorch import LightningModule, Trainer
@@ -22,12 +25,13 @@ from dialog.data.preparation.example_ids import Names
 from dialog.data.tokenizers.tokenizer import PAD
 from dialog.errors import UserError, out_of_memory
 from dialog.report.formats.numbers import duration
-from dialog.training.callbacks.peak_memory import peak_memory
 from dialog.training.module import DialogModule
 from dialog.training.step import StepSums
 
 NAMED = 3
 """Examples named in an out-of-memory message."""
+
+PROCESS = Path("/proc/self")
 
 log = logging.getLogger("dialog")
 
@@ -95,7 +99,7 @@ class Memory(Callback):
         try:
             yield
         except (MemoryError, RuntimeError) as error:
-            if self.batch is None or not (isinstance(error, MemoryError) or out_of_memory(error)):
+            if self.batch is None or not out_of_memory(error):
                 raise
             traceback.clear_frames(error.__traceback__)  # their variables hold the memory
             raise UserError(
@@ -175,3 +179,38 @@ def untouched(module: DialogModule) -> Iterator[None]:
         module.step_sums = sums
         for parameter, gradient in gradients:
             parameter.grad = gradient
+
+
+# ------------------------------------------------------------------ peaks
+
+
+def reset_peak() -> None:
+    """Reset the peak where the system supports it, so that earlier work does not count."""
+    with suppress(OSError):
+        (PROCESS / "clear_refs").write_text("5")
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+
+
+def peak_memory(device: torch.device) -> int:
+    """Return bytes since `reset_peak`: of all tensors on a GPU, else of the whole process."""
+    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else process_peak()
+
+
+def process_peak() -> int:
+    """Return the peak of resident memory in bytes; 0 on Windows, which has no such figure."""
+    with suppress(OSError):
+        match = re.search(r"^VmHWM:\s+(\d+) kB", (PROCESS / "status").read_text(), re.MULTILINE)
+        if match:
+            return int(match[1]) * 1024
+    if sys.platform == "win32":
+        return 0
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def cuda_peak() -> int | None:
+    """Return the peak of tensor memory on the GPU in bytes, or None without a GPU."""
+    return torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None

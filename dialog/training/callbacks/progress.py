@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import sys
+import math
 import time
-from typing import Any
+from functools import partial
 
 import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
-from tqdm import tqdm
 
 from dialog.data.batching import Batch
+from dialog.report.progress import ProgressBars
 from dialog.training.lightning_internals import is_logging_step
 from dialog.training.module import DialogModule
 
-EVERY = 30.0
-"""Seconds between two lines without a terminal."""
-REFRESH = 0.2
-"""Seconds between two updates of the bar."""
+SHOWN = (
+    ("loss", "train/loss", ".3f"),
+    ("tokens/s", "train/tokens_per_second", ",.0f"),
+    ("validation", "validation/loss", ".3f"),
+)
+"""Label, metric and format of what is shown beside the step."""
 
 
 class Throughput(Callback):
@@ -73,31 +75,17 @@ def _tokens(module: LightningModule) -> int:
 
 
 class Progress(Callback):
-    """Bar with loss, tokens per second and time left; without a terminal, a line every `EVERY`
-    seconds.
-    """
+    """Shows step, epoch, losses, tokens per second and time left."""
 
     def __init__(self) -> None:
-        self.bar: tqdm[Any] | None = None
-        self.printed = 0.0
+        self.bars = ProgressBars()
+        self.total: int | None = None
 
     def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
-        """Open the bar."""
-        if trainer.is_global_zero:
-            steps = trainer.estimated_stepping_batches
-            total = int(steps) if steps != float("inf") and steps > 0 else None
-            plain = not sys.stderr.isatty()
-            done = trainer.global_step
-            options: dict[str, Any] = {
-                "total": total,
-                "initial": done,
-                "unit": "step",
-                "dynamic_ncols": True,
-            }
-            self.bar = tqdm(**options, disable=plain or None, leave=False)
-            self.began = time.monotonic()
-            self.total = total
-            self.first = done
+        """Read the number of steps, which only ``max_time`` leaves open."""
+        self.bars.quiet = not trainer.is_global_zero
+        steps = trainer.estimated_stepping_batches
+        self.total = int(steps) if 0 < steps < math.inf else None
 
     def on_train_batch_end(
         self,
@@ -107,46 +95,25 @@ class Progress(Callback):
         batch: Batch,
         batch_index: int,
     ) -> None:
-        """Update the bar, not at every step: the values are read from the device."""
-        if self.bar is None or trainer.global_step == self.bar.n:
-            return
-        now = time.monotonic()
-        if now - self.printed < (EVERY if self.bar.disable else REFRESH):
-            return
-        values = trainer.callback_metrics
-        if self.bar.disable and "train/loss" not in values:  # not logged yet
-            return
-        self.printed = now
-        values_shown = {"epoch": str(trainer.current_epoch + 1), "loss": "-", "tokens/s": "-"}
-        if "train/loss" in values:
-            values_shown["loss"] = f"{values['train/loss'].item():.3f}"
-        if "train/tokens_per_second" in values:
-            values_shown["tokens/s"] = f"{values['train/tokens_per_second'].item():,.0f}"
-        if "validation/loss" in values:
-            values_shown["validation"] = f"{values['validation/loss'].item():.3f}"
-        if self.bar.disable:
-            self._print_line(trainer.global_step, values_shown, now)
-        else:
-            self.bar.set_postfix(values_shown, refresh=False)
-            self.bar.update(trainer.global_step - self.bar.n)
+        """Update; values are read from the device only if they are shown."""
+        self.bars.show("training", trainer.global_step, self.total, partial(_figures, trainer))
 
     def on_train_end(self, trainer: Trainer, module: LightningModule) -> None:
         """Close the bar."""
-        if self.bar is not None:
-            self.bar.close()
+        self.bars.close()
 
     def on_exception(
         self, trainer: Trainer, module: LightningModule, exception: BaseException
     ) -> None:
         """Close the bar."""
-        self.on_train_end(trainer, module)
+        self.bars.close()
 
-    def _print_line(self, step: int, values: dict[str, str], now: float) -> None:
-        left = (
-            f", {(self.total - step) * (now - self.began) / (step - self.first):.0f} s left"
-            if self.total
-            else ""
-        )
-        of = f"/{self.total}" if self.total else ""
-        figures = ", ".join(f"{key} {value}" for key, value in values.items())
-        print(f"step {step}{of}: {figures}{left}", file=sys.stderr, flush=True)  # noqa: T201 - progress
+
+def _figures(trainer: Trainer) -> str:
+    """Return epoch, losses and speed, as far as they have been logged."""
+    values = trainer.callback_metrics
+    figures = [f"epoch {trainer.current_epoch + 1}"]
+    for name, key, form in SHOWN:
+        if key in values:
+            figures.append(f"{name} {values[key].item():{form}}")
+    return ", ".join(figures)

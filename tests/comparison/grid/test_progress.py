@@ -56,7 +56,7 @@ def test_runs_and_remaining_time_are_shown(
     text = "at most 1 min 10 s left, lstm[lr={1}] seed 1: step 10 of 40"
     line = screen.getvalue().strip().splitlines()[-1].rpartition("\r")[2]
     assert line == (
-        f"0 of 2 runs |##5                 | {text}" if terminal else f"0 of 2 runs, {text}"
+        f"runs: 0 of 2 |##5                 | {text}" if terminal else f"runs: 0 of 2, {text}"
     )
 
 
