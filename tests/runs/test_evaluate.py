@@ -109,10 +109,8 @@ def test_batches_change_nothing(
 ) -> None:
     first, metrics = evaluated(responder, split, BUDGETS[0])
     for budget in BUDGETS[1:]:
-        for module in ("evaluator", "metrics"):
-            monkeypatch.setattr(
-                f"dialog.runs.evaluation.{module}.BLOCK", 20 if budget == BUDGETS[1] else 4096
-            )
+        for module in ("evaluator", "evaluation.metrics"):
+            monkeypatch.setattr(f"dialog.runs.{module}.BLOCK", 20 if budget == BUDGETS[1] else 4096)
         found, again = evaluated(responder, split, budget)
         assert [each.scored.nll for each in found] == pytest.approx(
             [each.scored.nll for each in first], abs=1e-9
