@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from dialog.config.components import Component, Family, build
 from dialog.models.contracts import AttentionHook, Encoded, Encoder, Only
 from dialog.models.kernels.linear import Linear
+from dialog.models.recurrence import MIXER_ENCODERS
 from dialog.models.recurrent import GRU, LSTM, RecurrentEncoder
-from dialog.models.transformer import TransformerEncoder
+from dialog.models.transformer import EmbeddingEncoder, TransformerEncoder
 
 SEQUENCE_ENCODERS: Family[Encoder] = Family(
     "encoder",
@@ -24,6 +25,8 @@ SEQUENCE_ENCODERS: Family[Encoder] = Family(
         "lstm": partial(RecurrentEncoder, LSTM()),
         "gru": partial(RecurrentEncoder, GRU()),
         "transformer": TransformerEncoder,
+        **MIXER_ENCODERS,
+        "embedding": EmbeddingEncoder,
     },
     runtime=("input_size", "dropout", "activation_checkpointing"),
 )

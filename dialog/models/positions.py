@@ -26,14 +26,25 @@ def unturned(heads: Tensor) -> Tensor:
 
 
 class PositionEncoding(nn.Module, ABC):
-    """Encodes positions: adds them to the inputs, or turns queries and keys of self-attention."""
+    """Encodes positions: adds them to the inputs, or turns queries and keys of self-attention.
+
+    An ``offset`` is one number for all rows, or one for each: [B].
+    """
 
     @abstractmethod
-    def forward(self, inputs: Tensor, offset: int = 0) -> Tensor:
+    def forward(self, inputs: Tensor, offset: int | Tensor = 0) -> Tensor:
         """Encode the positions ``offset``, ``offset`` + 1, ... of inputs [B, T, D]."""
 
+    def check_length(self, length: int) -> None:
+        """Check that positions below ``length`` can be encoded; `forward` checks it for an offset
+        that is a number.
+
+        Raises:
+            UserError: they cannot.
+        """
+
     @abstractmethod
-    def turn_at(self, inputs: Tensor, offset: int = 0) -> Turn:
+    def turn_at(self, inputs: Tensor, offset: int | Tensor = 0) -> Turn:
         """Return the turn at the positions ``offset``, ``offset`` + 1, ... of inputs [.., T, D],
         for all layers.
         """
@@ -48,13 +59,14 @@ class SinusoidalPositions(PositionEncoding):
         super().__init__()
         self.size = size
 
-    def forward(self, inputs: Tensor, offset: int = 0) -> Tensor:
+    def forward(self, inputs: Tensor, offset: int | Tensor = 0) -> Tensor:
         """Add positions to inputs [B, T, D]."""
-        angles = _angles(offset, inputs.shape[1], self.size, inputs.device)  # [T, ceil(D / 2)]
-        table = torch.stack([angles.sin(), angles.cos()], -1).flatten(1)[:, : self.size]  # [T, D]
+        angles = _angles(offset, inputs.shape[1], self.size, inputs.device)  # [.., T, ceil(D / 2)]
+        # [T, D] or [B, T, D]
+        table = torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)[..., : self.size]
         return inputs + table.to(inputs.dtype)
 
-    def turn_at(self, inputs: Tensor, offset: int = 0) -> Turn:
+    def turn_at(self, inputs: Tensor, offset: int | Tensor = 0) -> Turn:
         """Return the identity."""
         return unturned
 
@@ -73,22 +85,35 @@ class LearnedPositions(PositionEncoding):
         self.table = nn.Embedding(length, size)
         nn.init.normal_(self.table.weight, std=size**-0.5)
 
-    def forward(self, inputs: Tensor, offset: int = 0) -> Tensor:
+    def forward(self, inputs: Tensor, offset: int | Tensor = 0) -> Tensor:
         """Add positions to inputs [B, T, D].
 
         Raises:
             UserError: the sequence is longer than the table.
         """
-        length = self.table.num_embeddings
+        if isinstance(offset, Tensor):
+            added: Tensor = self.table(
+                steps_from(offset, inputs.shape[1], inputs.device)
+            )  # [B, T, D]
+            return inputs + added
         end = offset + inputs.shape[1]
-        if end > length:
-            raise UserError(
-                f"learned positions: length is {length}, but a sequence has {end} tokens; "
-                "increase positions.length or shorten the sequences"
-            )
+        self.check_length(end)
         return inputs + self.table.weight[offset:end]
 
-    def turn_at(self, inputs: Tensor, offset: int = 0) -> Turn:
+    def check_length(self, length: int) -> None:
+        """Check that the table has a row for each position below ``length``.
+
+        Raises:
+            UserError: it has not.
+        """
+        longest = self.table.num_embeddings
+        if length > longest:
+            raise UserError(
+                f"learned positions: length is {longest}, but a sequence has {length} tokens; "
+                "increase positions.length or shorten the sequences"
+            )
+
+    def turn_at(self, inputs: Tensor, offset: int | Tensor = 0) -> Turn:
         """Return the identity."""
         return unturned
 
@@ -110,13 +135,15 @@ class RotaryPositions(PositionEncoding):
             )
         self.width = size // heads
 
-    def forward(self, inputs: Tensor, offset: int = 0) -> Tensor:
+    def forward(self, inputs: Tensor, offset: int | Tensor = 0) -> Tensor:
         """Return the inputs unchanged."""
         return inputs
 
-    def turn_at(self, inputs: Tensor, offset: int = 0) -> Turn:
+    def turn_at(self, inputs: Tensor, offset: int | Tensor = 0) -> Turn:
         """Compute all angles, in float32 or better; return the function that turns by them."""
-        angles = _angles(offset, inputs.shape[-2], self.width, inputs.device)  # [T, W / 2]
+        angles = _angles(offset, inputs.shape[-2], self.width, inputs.device)  # [.., T, W / 2]
+        if angles.dim() == 3:
+            angles = angles.unsqueeze(1)  # for all heads: [B, 1, T, W / 2]
         exact = torch.promote_types(inputs.dtype, torch.float32)
         cosine = angles.cos().to(exact)
         sine = angles.sin().to(exact)
@@ -132,14 +159,22 @@ class RotaryPositions(PositionEncoding):
         return turn
 
 
-def _angles(offset: int, length: int, size: int, device: torch.device) -> Tensor:
-    """Angles t / 10000^(2i / size) for positions t = offset, offset + 1, ... and i = 0, 1, ... ."""
+def _angles(offset: int | Tensor, length: int, size: int, device: torch.device) -> Tensor:
+    """Angles t / 10000^(2i / size) for positions t = offset, offset + 1, ... and i = 0, 1, ... :
+    [T, ceil(size / 2)], or [B, T, ceil(size / 2)] for offsets [B].
+    """
     exact = torch.float32 if device.type == "mps" else torch.float64  # bfloat16 rounds 257 to 256
-    steps = torch.arange(offset, offset + length, device=device, dtype=exact)
+    steps = steps_from(offset, length, device).to(exact)  # [T] or [B, T]
     frequencies = torch.exp(
         torch.arange(0, size, 2, device=device, dtype=exact) * (-math.log(1e4) / size)
     )
-    return torch.outer(steps, frequencies)  # [T, ceil(size / 2)]
+    return steps.unsqueeze(-1) * frequencies
+
+
+def steps_from(offset: int | Tensor, length: int, device: torch.device) -> Tensor:
+    """Positions [T], or [B, T] for offsets [B]."""
+    steps = torch.arange(length, device=device)
+    return steps + (offset.unsqueeze(-1) if isinstance(offset, Tensor) else offset)
 
 
 POSITIONS: Family[PositionEncoding] = Family(

@@ -25,9 +25,10 @@ from dialog.models.contracts import (
 )
 from dialog.models.heads import HEADS, Decoded
 from dialog.models.hierarchical import SEQUENCE_ENCODERS, HierarchicalEncoder, turn_numbers
+from dialog.models.recurrence import MIXER_DECODERS
 from dialog.models.recurrent import GRU, LSTM, BahdanauDecoder, LuongDecoder, PlainDecoder
 from dialog.models.state import Rows
-from dialog.models.transformer import TransformerDecoder
+from dialog.models.transformer import DecoderOnlyTransformer, TransformerDecoder
 
 ENCODERS: Family[Encoder] = Family(
     "encoder",
@@ -44,6 +45,8 @@ DECODERS: Family[Decoder] = Family(
         "lstm_plain": partial(PlainDecoder, LSTM()),
         "gru_plain": partial(PlainDecoder, GRU()),
         "transformer": TransformerDecoder,
+        **MIXER_DECODERS,
+        "decoder_only": DecoderOnlyTransformer,
     },
     runtime=("input_size", "memory_size", "dropout", "activation_checkpointing"),
 )

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from mixer_cases import MIXER_PARTS, NEW_DECODERS, NEW_ENCODERS, NEW_PAIRS
 from torch import Tensor, nn
 
 from dialog.analysis.attention.maps import attention_maps
@@ -125,6 +126,7 @@ HALF_CASES: list[tuple[Component, Component, Component]] = [
     ),
     *((each, PLAIN, HEAD_CASES[0]) for each in ENCODER_CASES),
     *((each, each, HEAD_CASES[0]) for each in TRANSFORMER_CASES[1:]),
+    *((*each, HEAD_CASES[0]) for each in NEW_PAIRS),
     *((PLAIN, PLAIN, each) for each in HEAD_CASES[1:]),
     *((PLAIN, RECURRENT_CASES[0] | {"attention": ADDITIVE}, each) for each in HEAD_CASES[1:]),
 ]
@@ -191,6 +193,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if len(encoders) > 1 < len(decoders) and len(attentions) > 1:
         cases += [(each, each, plain) for each in TRANSFORMER_CASES[2:]]
         cases += [(*each, {"name": "vocabulary", "bias": True}) for each in FINAL_CASES]
+        cases += [(*each, plain) for each in NEW_PAIRS]
+        cases += [(encoders[0], MIXER_PARTS[4], pointing[-1])]
     metafunc.parametrize(
         "model", cases, ids=["+".join(map(label, case)) for case in cases], indirect=True
     )
@@ -246,8 +250,9 @@ def mixed(logits: Tensor) -> Tensor:
 
 def test_cases_cover_the_tables() -> None:
     own = [decoder for _, decoder in FINAL_CASES]
-    assert {case["name"] for case in ENCODER_CASES} == set(ENCODERS)
-    assert {case["name"] for case in [*RECURRENT_CASES, *TRANSFORMER_CASES, *own]} == set(DECODERS)
+    decoders = [*RECURRENT_CASES, *TRANSFORMER_CASES, *own, *NEW_DECODERS]
+    assert {case["name"] for case in [*ENCODER_CASES, *NEW_ENCODERS]} == set(ENCODERS)
+    assert {case["name"] for case in decoders} == set(DECODERS)
     assert {case["name"] for case in ATTENTION_CASES} == set(ATTENTIONS)
     assert {case["name"] for case in HEAD_CASES} == set(HEADS)
     assert {
@@ -312,6 +317,31 @@ def test_reorder_then_step_equals_step_then_reorder(
     more, _ = model.step(target[:, 3:4], memory, after)
     more_reordered, _ = model.step(target[rows, 3:4], memory.select(rows), after_reordered)
     close(more_reordered, more[rows])
+
+
+@pytest.mark.parametrize("encoder", [*ENCODER_CASES, *NEW_ENCODERS], ids=lambda case: label(case))
+@torch.no_grad()
+def test_laws_between_any_encoder_and_decoder(
+    encoder: Component, batch: tuple[Tensor, ...], request: pytest.FixtureRequest
+) -> None:
+    """Every new encoder with every decoder, every encoder with every new decoder: steps equal
+    teacher forcing, rows of a state are rows of a batch, padding changes nothing.
+    """
+    if request.config.getoption("--encoder") or request.config.getoption("--decoder"):
+        pytest.skip("one part is tested")
+    source, mask, target = batch
+    longer = torch.cat([source, torch.full((3, 2), PAD)], 1)
+    rows = torch.tensor([2, 0, 0])
+    old = [RECURRENT_CASES[2] | {"attention": ADDITIVE}, PLAIN] if encoder in NEW_ENCODERS else []
+    for decoder in [*old, *NEW_DECODERS]:
+        torch.manual_seed(3)
+        net = make(encoder, decoder, HEAD_CASES[0]).double().eval()
+        expected = net(source, mask, target)
+        memory, state = net.start(longer, longer != PAD)
+        first, state = net.step(target[:, :1], memory, state)
+        second, _ = net.step(target[rows, 1:], memory.select(rows), state.select(rows))
+        close(first, expected[:, :1])
+        close(second, expected[rows, 1:])
 
 
 def test_repeating_a_source_repeats_its_logits(model: Seq2Seq, batch: tuple[Tensor, ...]) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from dialog.analysis.attention.maps import is_self_attention
 from dialog.models.contracts import AttentionHook
 from dialog.models.seq2seq import Seq2Seq
 
@@ -44,7 +45,7 @@ class AlignmentCounts:
 
         def count(module: nn.Module, weights: Tensor) -> None:
             name = names[module]
-            if module in encoders or name.endswith("self_attention"):
+            if module in encoders or is_self_attention(module, name):
                 return
             for row, (number, links) in enumerate(gold.items()):
                 for target, source in links.items():

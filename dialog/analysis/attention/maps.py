@@ -15,6 +15,7 @@ from torch import Tensor
 
 from dialog.data.tokenizers.labels import joined_labels
 from dialog.models.hierarchical import turn_numbers
+from dialog.models.recurrence.mixers.mixer import Mixer
 from dialog.models.seq2seq import Seq2Seq
 
 
@@ -73,7 +74,7 @@ def _maps_of_network(
             if name.startswith("encoder.")
             else "target"
         )
-        kind = "self" if name.endswith("self_attention") else "cross"
+        kind = "self" if is_self_attention(module, name) else "cross"
         maps.append(
             AttentionMap(name, kind, side, side if kind == "self" else "source", weights.detach())
         )
@@ -88,6 +89,13 @@ def _maps_of_network(
         memory, state = model.start(source, source_mask, record)
         model.decode(target, memory, state, record)  # without the head
     return maps
+
+
+def is_self_attention(module: torch.nn.Module, name: str) -> bool:
+    """Return whether a module with this name shows weights of a sequence on itself: self-attention,
+    or a mixer with the implicit weights of its recurrence.
+    """
+    return isinstance(module, Mixer) or name.endswith("self_attention")
 
 
 def sum_by_turn(weights: Tensor, turns: Tensor) -> Tensor:

@@ -5,7 +5,14 @@ Read first: `layers.py`.
 """
 
 from dialog.models.transformer.decoder import TransformerDecoder
+from dialog.models.transformer.decoder_only import DecoderOnlyTransformer, EmbeddingEncoder
 from dialog.models.transformer.encoder import TransformerEncoder
 from dialog.models.transformer.transformer_settings import TransformerSettings
 
-__all__ = ["TransformerDecoder", "TransformerEncoder", "TransformerSettings"]
+__all__ = [
+    "DecoderOnlyTransformer",
+    "EmbeddingEncoder",
+    "TransformerDecoder",
+    "TransformerEncoder",
+    "TransformerSettings",
+]

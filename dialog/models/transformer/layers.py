@@ -13,6 +13,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from dialog.models.attention import MultiHeadAttention
 from dialog.models.contracts import AttentionHook, meant_for
 from dialog.models.positions import Turn
 from dialog.models.transformer.cache import Extension, KeysValues
@@ -85,8 +86,7 @@ class DecoderLayer(nn.Module):
 
         def attend_to_target(x: Tensor) -> Tensor:
             nonlocal written
-            keys, values = self.self_attention.keys_values(x)  # [B, G, T, D / H]
-            written = extension.write(past[0], turn(keys)), extension.write(past[1], values)
+            written = write_keys_values(self.self_attention, x, past, extension, turn)
             so_far = map(extension.filled, written)  # [B, G, T', D / H]
             attended: Tensor = self.self_attention(x, *so_far, causal=True, hook=hook, turn=turn)
             return attended  # [B, T, D]
@@ -99,6 +99,18 @@ class DecoderLayer(nn.Module):
         states = self.cross_residual(states, attend_to_source)
         states = self.feed_residual(states, self.feed_forward)
         return states, written  # [B, T, D]
+
+
+def write_keys_values(
+    attention: MultiHeadAttention,
+    states: Tensor,
+    past: KeysValues,
+    extension: Extension,
+    turn: Turn,
+) -> KeysValues:
+    """Write keys (turned) and values of states [B, T, D] behind those of the buffers ``past``."""
+    keys, values = attention.keys_values(states)  # [B, G, T, D / H]
+    return extension.write(past[0], turn(keys)), extension.write(past[1], values)
 
 
 def checkpointed(layer: nn.Module, *, hook: AttentionHook | None) -> Callable[..., Any]:

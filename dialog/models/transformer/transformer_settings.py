@@ -1,4 +1,4 @@
-"""Settings that Transformer encoders and decoders share, and the parts that they describe."""
+"""Settings of layers with residual sums, and the parts that they describe."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from dialog.models.transformer.sublayers import NORMS, LayerDrop, Residual
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerSettings:
+class LayerSettings:
     """Sizes, kinds of sublayers, and dropout.
 
-    ``dropout`` applies to the sum of embedding and position and to the output of each sublayer, and
+    ``dropout`` applies to the inputs of the first layer and to the output of each sublayer, and
     not to the input of the output layer (Vaswani et al. 2017, 5.4); ``attention_dropout`` to
     attention weights, ``activation_dropout`` inside the feed-forward network (None: both as
     ``dropout``), ``layer_drop`` to whole layers. ``activation_checkpointing`` keeps less of each
@@ -34,7 +34,6 @@ class TransformerSettings:
     norm_first: bool = True
     norm: str = "layer_norm"
     activation: str = "relu"
-    positions: Component = field(default_factory=lambda: {"name": "sinusoidal"})
     key_value_heads: int | None = None
     dropout: float = 0.0
     attention_dropout: float | None = None
@@ -53,10 +52,6 @@ class TransformerSettings:
         for name in ("dropout", "attention_dropout", "activation_dropout", "layer_drop"):
             if (value := getattr(self, name)) is not None and not 0 <= value < 1:
                 raise ValueError(f"{name} must be at least 0 and below 1, not {value}")
-
-    def position_encoding(self) -> PositionEncoding:
-        """Positions of the tokens."""
-        return build(POSITIONS, self.positions, size=self.input_size, heads=self.heads)
 
     def attention(self) -> MultiHeadAttention:
         """Self- or cross-attention, with dropout of its weights."""
@@ -81,3 +76,14 @@ class TransformerSettings:
     def drop_layers(self) -> LayerDrop:
         """Dropout of whole layers."""
         return LayerDrop(self.layer_drop)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerSettings(LayerSettings):
+    """Settings of a Transformer: those of its layers, and the positions of the tokens."""
+
+    positions: Component = field(default_factory=lambda: {"name": "sinusoidal"})
+
+    def position_encoding(self) -> PositionEncoding:
+        """Positions of the tokens."""
+        return build(POSITIONS, self.positions, size=self.input_size, heads=self.heads)

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dialog.models.positions import LearnedPositions
+from dialog.models.positions import LearnedPositions, steps_from
 from dialog.models.recurrent import GRU, LSTM
 from dialog.models.recurrent.cells import LAYER_WEIGHTS, RecurrentCell
 from dialog.models.seq2seq import Seq2Seq
@@ -62,10 +62,10 @@ class OnnxLearnedPositions(LearnedPositions):
     the table.
     """
 
-    def forward(self, inputs: Tensor, offset: int = 0) -> Tensor:
+    def forward(self, inputs: Tensor, offset: int | Tensor = 0) -> Tensor:
         """Add positions to inputs [B, T, D]."""
-        # [T]; of a single range, ONNX Runtime would take a slice
-        places = torch.arange(inputs.shape[1]) + offset
+        # [T] or [B, T]; of a single range, ONNX Runtime would take a slice
+        places = steps_from(offset, inputs.shape[1], inputs.device)
         return inputs + F.embedding(places, self.table.weight)
 
 

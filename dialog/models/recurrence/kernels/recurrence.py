@@ -6,7 +6,7 @@ Shapes: B rows, T tokens, H heads, K, V widths of a head's keys and values, N ch
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 import torch.nn.functional as F
@@ -60,15 +60,35 @@ class Recurrence(ABC):
         """Advance by T tokens in float32 or better, also under autocast: a single token by `step`,
         more by `chunk`; the outputs are in that precision.
         """
-        device = signals[0].device.type
-        under_autocast = torch.amp.is_autocast_available(device)
-        with torch.autocast(device, enabled=False) if under_autocast else nullcontext():
+        with without_autocast(signals[0]):
             signals = tuple(exact(signal) for signal in signals)
             if signals[0].shape[1] > 1 or mask is not None:
                 return self.chunk(signals, memory, mask)
             one = tuple(signal.squeeze(1) for signal in signals)
             outputs, memory = self.step(one, memory or self.start(signals))
             return outputs.unsqueeze(1), memory
+
+    def weights(self, signals: Signals, mask: Tensor | None = None) -> Tensor:
+        """Return the part of each value in each output, as shares [B, H, T, T] of the sum of sizes.
+
+        Outputs are linear in the values: with o_t = sum_s c_ts v_s, the share of s in t is |c_ts| /
+        sum_s |c_ts|. The values that an earlier memory holds are left out. Values are the third
+        signal, [B, T, H, V].
+        """
+        query, key, value, *gates = (exact(signal) for signal in signals)
+        tokens = value.shape[1]
+        identity = torch.eye(tokens, dtype=value.dtype, device=value.device)
+        # the values are unit vectors, so that feature s of an output is c_ts: [B, T, H, T]
+        each = identity.unsqueeze(1).expand(len(value), tokens, value.shape[2], tokens)
+        sizes = self.run((query, key, each, *gates), (), mask)[0].movedim(2, 1).abs()
+        return F.normalize(sizes, p=1.0, dim=-1)
+
+
+def without_autocast(signal: Tensor) -> AbstractContextManager[None]:
+    """Return a context in which products on the device of a tensor keep their precision."""
+    device = signal.device.type
+    available = torch.amp.is_autocast_available(device)
+    return torch.autocast(device, enabled=False) if available else nullcontext()
 
 
 def exact(signal: Tensor) -> Tensor:

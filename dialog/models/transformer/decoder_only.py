@@ -1,0 +1,164 @@
+"""One Transformer that reads context and response as one sequence.
+
+Shapes: B rows, S source tokens, T target tokens, T' target tokens so far, E embedding size (= D
+width), M memory size, H heads, G heads of keys and values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dialog.models.contracts import AttentionHook, Decoder, Encoded, Encoder
+from dialog.models.kernels.linear import Linear
+from dialog.models.positions import Turn
+from dialog.models.state import Rows
+from dialog.models.transformer.cache import Extension, KeysValues, SelfAttentionState
+from dialog.models.transformer.layers import checkpointed, write_keys_values
+from dialog.models.transformer.transformer_settings import TransformerSettings
+
+PREFIX, CAUSAL = CONTEXTS = ("prefix", "causal")
+
+
+class EmbeddingEncoder(Encoder):
+    """The embeddings themselves, for a decoder that reads the source in its own layers; the summary
+    is their mean.
+    """
+
+    def __init__(self, *, input_size: int) -> None:
+        super().__init__()
+        self.size = input_size
+
+    def forward(self, inputs: Tensor, mask: Tensor, hook: AttentionHook | None = None) -> Encoded:
+        """Return inputs [B, S, E], mask [B, S] as states [B, S, M]."""
+        real = mask.unsqueeze(-1)
+        states = inputs.masked_fill(~real, 0.0)
+        return Encoded(states, mask, states.sum(1) / real.sum(1).clamp(min=1))
+
+
+@dataclass(frozen=True)
+class PrefixMemory(Rows):
+    """Places of the source, whose keys and values are in the state."""
+
+    mask: Tensor  # [B, S], True = real
+    lengths: Tensor  # [B], numbers of real tokens
+
+
+class PrefixLayer(nn.Module):
+    """Self-attention over source and target, then the feed-forward network."""
+
+    def __init__(self, settings: TransformerSettings) -> None:
+        super().__init__()
+        self.self_attention = settings.attention()
+        self.feed_forward = settings.feed_forward()
+        self.self_residual, self.feed_residual = (settings.residual() for _ in range(2))
+
+    def forward(
+        self,
+        states: Tensor,
+        past: KeysValues,
+        extension: Extension,
+        *,
+        mask: Tensor,
+        causal: bool,
+        turn: Turn,
+    ) -> tuple[Tensor, KeysValues]:
+        """Map states [B, T, D] to [B, T, D]; also return the buffers of all keys (turned) and
+        values, to which ``mask`` [B, 1, 1, S + T'] belongs.
+        """
+        written = past
+
+        def attend(x: Tensor) -> Tensor:
+            nonlocal written
+            written = write_keys_values(self.self_attention, x, past, extension, turn)
+            so_far = map(extension.filled, written)  # [B, G, S + T', D / H]
+            attended: Tensor = self.self_attention(x, *so_far, mask, causal=causal, turn=turn)
+            return attended  # [B, T, D]
+
+        states = self.self_residual(states, attend)
+        states = self.feed_residual(states, self.feed_forward)
+        return states, written  # [B, T, D]
+
+
+class DecoderOnlyTransformer(Decoder):
+    """Layers of self-attention over source and target, with one set of weights for both: a language
+    model with a prefix; Raffel et al. 2020, 3.2.1.
+
+    ``context``: ``prefix`` (source tokens attend to the whole source) or ``causal`` (to those
+    before them). The target's positions continue after each row's last source token. `start` runs
+    the layers over the source, and the state keeps its keys and values. No module attends to the
+    source alone, so there is no pointer and there are no maps; the loss is that of the response.
+
+    Raises:
+        ValueError: an unknown ``context``.
+    """
+
+    Settings = TransformerSettings
+    own_dropout = True
+    pointer = None
+
+    def __init__(
+        self, settings: TransformerSettings, *, memory_size: int, context: str = PREFIX
+    ) -> None:
+        super().__init__()
+        if context not in CONTEXTS:
+            raise ValueError(f"context must be {' or '.join(CONTEXTS)}, not {context!r}")
+        size = settings.input_size
+        self.positions = settings.position_encoding()
+        self.dropout = nn.Dropout(settings.dropout)
+        self.bridge = nn.Identity() if memory_size == size else Linear(memory_size, size)
+        self.layers = nn.ModuleList(PrefixLayer(settings) for _ in range(settings.layers))
+        self.layer_drop = settings.drop_layers()
+        self.activation_checkpointing = settings.activation_checkpointing
+        self.norm = settings.last_norm()
+        self.causal = context == CAUSAL
+
+    def start(self, encoded: Encoded) -> tuple[PrefixMemory, SelfAttentionState]:
+        """Run the layers over the source; return its places, and its keys and values as state."""
+        states = self.bridge(encoded.states)
+        attention = cast("PrefixLayer", self.layers[0]).self_attention
+        keys, _ = attention.keys_values(states[:, :0])  # [B, G, 0, D / H]
+        empty = SelfAttentionState.empty(len(self.layers), like=keys)
+        mask = encoded.mask
+        _, state = self._run(states, 0, mask[:, None, None], empty, causal=self.causal)
+        return PrefixMemory(mask, mask.sum(1)), state
+
+    def forward(
+        self,
+        inputs: Tensor,
+        memory: PrefixMemory,
+        state: SelfAttentionState,
+        hook: AttentionHook | None = None,
+    ) -> tuple[Tensor, SelfAttentionState]:
+        """Map inputs [B, T, E] to outputs [B, T, E]; the hook is never called."""
+        end = state.length + inputs.shape[1]
+        self.positions.check_length(end)
+        source = memory.mask.shape[1]
+        mask = F.pad(memory.mask, (0, end - source), value=True)  # [B, S + T']
+        offset = memory.lengths + (state.length - source)
+        states, state = self._run(inputs, offset, mask[:, None, None], state, causal=True)
+        return self.norm(states), state
+
+    def _run(
+        self,
+        inputs: Tensor,
+        offset: int | Tensor,
+        mask: Tensor,
+        state: SelfAttentionState,
+        *,
+        causal: bool,
+    ) -> tuple[Tensor, SelfAttentionState]:
+        """Run all layers over inputs [B, T, D], the first at the position ``offset``."""
+        states = self.dropout(self.positions(inputs, offset))
+        turn = self.positions.turn_at(inputs, offset)
+        extension = state.extended(inputs.shape[1])
+        buffers = []
+        for layer, past in zip(self.layers, state.layers, strict=True):
+            run = checkpointed(layer, hook=None) if self.activation_checkpointing else layer
+            after, written = run(states, past, extension, mask=mask, causal=causal, turn=turn)
+            states = self.layer_drop(states, after)
+            buffers.append(written)
+        return states, extension.state(tuple(buffers))
