@@ -40,7 +40,7 @@ class MixerDecoder(Decoder):
     ``mixer`` is a component; ``width`` is that of all its heads together (default: the
     embedding's). With ``cross_attention: none`` the source enters through the first state only:
     before all tokens the layers read four vectors, projections of the encoder's summary, by which
-    each mixer fills its own state. In translation that costs about 4 BLEU (Pitorro et al. 2024).
+    each mixer fills its own state. In translation that costs about 4 BLEU (Vardasbi et al. 2023).
 
     Raises:
         ValueError: a width or a number of heads that does not fit, or an unknown

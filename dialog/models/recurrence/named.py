@@ -23,7 +23,7 @@ class WithMixer(Generic[T]):
         self.part = part
         self.mixer = mixer
         self.Settings = settings_class(part)
-        self.__doc__ = f"{MIXERS[mixer].__doc__}\n\n{part.__doc__}"
+        self.__doc__ = f"{inspect.getdoc(MIXERS[mixer])}\n\n{inspect.getdoc(part)}"
         own = inspect.signature(part).parameters
         named = [parameter for key, parameter in own.items() if key != "mixer"]
         arguments = parameters(MIXERS[mixer], mixer)

@@ -26,9 +26,11 @@ from dialog.models.recurrence.mixers.mixer import (
 
 
 class GatedDelta(Mixer):
-    """S = exp(g_t) S_{t-1}, S_t = S + b_t k_t (v_t - S' k_t)', o_t = S_t' q_t / sqrt(K) with |q| =
-    |k| = 1, b = sigmoid(W_b x), g = -exp(A) softplus(W_a x + bias); Yang, Kautz & Hatamizadeh 2024,
-    3. Output W_o (norm(o) * silu(W_g x)); state [H, K, V] and the window [3, 2 W].
+    """Gated DeltaNet; Yang, Kautz & Hatamizadeh 2024, 3.
+
+    S = exp(g_t) S_{t-1}, S_t = S + b_t k_t (v_t - S' k_t)', o_t = S_t' q_t / sqrt(K) with |q| = |k|
+    = 1, b = sigmoid(W_b x), g = -exp(A) softplus(W_a x + bias). Output W_o (norm(o) * silu(W_g x));
+    state [H, K, V] and the window [3, 2 W].
 
     q, k, v are silu(conv(W x)) of a convolution over 4 tokens. With ``negative_eigenvalues`` b is
     in (0, 2), so that a token can reverse a direction of the state: then one layer counts modulo 2

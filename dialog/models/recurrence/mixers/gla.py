@@ -31,8 +31,10 @@ sigmoid(-40) to reach it.
 
 
 class GLA(Mixer):
-    """S_t = diag(exp g_t) S_{t-1} + k_t v_t', o_t = S_t' q_t / sqrt(K) with g = log(sigmoid(W_2 W_1
-    x + b)) / 16; Yang et al. 2023, 4. Output W_o (norm(o) * silu(W_g x)); state [H, K, V].
+    """Gated linear attention; Yang et al. 2023, 4.
+
+    S_t = diag(exp g_t) S_{t-1} + k_t v_t', o_t = S_t' q_t / sqrt(K) with g = log(sigmoid(W_2 W_1 x
+    + b)) / 16. Output W_o (norm(o) * silu(W_g x)); state [H, K, V].
     """
 
     def __init__(self, size: int, width: int, heads: int, *, chunk: int = 32) -> None:

@@ -28,9 +28,11 @@ STEPS = (0.001, 0.1)
 
 
 class Mamba2(Mixer):
-    """S_t = exp(-d_t exp(A)) S_{t-1} + b_t (d_t u_t)', y_t = S_t' c_t + e u_t, d_t = softplus(W_d
-    x_t + bias); Dao & Gu 2024, 6 and 7. Output W_o norm(y * silu(W_z x)); state [H, N, P] and the
-    window [3, W + 2 N] of the convolution.
+    """Mamba-2; Dao & Gu 2024, 6 and 7.
+
+    S_t = exp(-d_t exp(A)) S_{t-1} + b_t (d_t u_t)', y_t = S_t' c_t + e u_t with d_t = softplus(W_d
+    x_t + bias). Output W_o norm(y * silu(W_z x)); state [H, N, P] and the window [3, W + 2 N] of
+    the convolution.
 
     u [H, P], b and c [N], the same for all heads, are silu(conv(W x)) of a convolution over 4
     tokens; A, e and the bias are learned for each head.

@@ -14,11 +14,11 @@ from dialog.models.recurrence.mixers.mixer import START, Mixer, MixerState, proj
 
 
 class MinGRU(Mixer):
-    """h_t = (1 - z_t) * h_{t-1} + z_t * c_t with z_t = sigmoid(W_z x_t + b), c_t = W_h x_t; Feng
-    et al. 2024, 3.1. Output W_o h_t; state [W].
+    """minGRU; Feng et al. 2024, 3.1.
 
-    Gate and candidate depend on the input only. The published positive form c = g(W_h x) serves a
-    scan of logarithms and is not used.
+    h_t = (1 - z_t) * h_{t-1} + z_t * c_t with z_t = sigmoid(W_z x_t + b), c_t = W_h x_t. Output W_o
+    h_t; state [W]. The published positive form c = g(W_h x) serves a scan of logarithms and is not
+    used.
     """
 
     def __init__(self, size: int, width: int) -> None:

@@ -15,8 +15,10 @@ from dialog.models.recurrence.mixers.mixer import START, Mixer, MixerState, proj
 
 
 class MinLSTM(Mixer):
-    """h_t = f' * h_{t-1} + i' * c_t with f' = f / (f + i), i' = i / (f + i), f = sigmoid(W_f x_t +
-    b), i = sigmoid(W_i x_t + b), c_t = W_h x_t; Feng et al. 2024, 3.2. Output W_o h_t; state [W].
+    """minLSTM; Feng et al. 2024, 3.2.
+
+    h_t = f' * h_{t-1} + i' * c_t with f' = f / (f + i), i' = i / (f + i), f = sigmoid(W_f x_t + b),
+    i = sigmoid(W_i x_t + b), c_t = W_h x_t. Output W_o h_t; state [W].
     """
 
     def __init__(self, size: int, width: int) -> None:

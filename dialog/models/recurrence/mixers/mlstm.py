@@ -27,9 +27,11 @@ CAP = 15.0
 
 
 class MLSTM(Mixer):
-    """S_t = f S_{t-1} + i k_t v_t', n_t = f n_{t-1} + i k_t, h_t = S_t' q_t / max(|n_t' q_t|, 1),
-    f = sigmoid(W_f x), i = exp(W_i x); Beck et al. 2024, 2.3. Output W_o (norm(h) * sigmoid(W_g
-    x)); state [H, K, V] with normaliser [H, K] and maximum [H].
+    """mLSTM of xLSTM, a matrix memory with exponential input gates; Beck et al. 2024, 2.3.
+
+    S_t = f S_{t-1} + i k_t v_t', n_t = f n_{t-1} + i k_t, h_t = S_t' q_t / max(|n_t' q_t|, 1) with
+    f = sigmoid(W_f x), i = exp(W_i x). Output W_o (norm(h) * sigmoid(W_g x)); state [H, K, V] with
+    normaliser [H, K] and maximum [H].
 
     Layers are those of xLSTM 7B (Beck et al. 2025, 3): no convolution, capped gates. Biases of the
     forget gates start between 3 and 6.

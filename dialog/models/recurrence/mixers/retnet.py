@@ -23,9 +23,11 @@ from dialog.models.recurrence.mixers.mixer import (
 
 
 class RetNet(Mixer):
-    """S_t = c S_{t-1} + k_t v_t', o_t = S_t' q_t / sqrt(K) with the constant decay c = 1 - 2^(-5-h)
-    of head h, and q, k turned by their position as `RotaryPositions` does; Sun et al. 2023, 2.
-    Output W_o (norm(o) * silu(W_g x)); state [H, K, V] and the position.
+    """Retention; Sun et al. 2023, 2.
+
+    S_t = c S_{t-1} + k_t v_t', o_t = S_t' q_t / sqrt(K) with the constant decay c = 1 - 2^(-5-h) of
+    head h, and q, k turned by their position as `RotaryPositions` does. Output W_o (norm(o) *
+    silu(W_g x)); state [H, K, V] and the position.
     """
 
     def __init__(self, size: int, width: int, heads: int, *, chunk: int = 64) -> None:

@@ -32,9 +32,11 @@ INPUTS = 6
 
 
 class RWKV7(Mixer):
-    """S_t = diag(w_t) S_{t-1} - (a_t * l_t) (S_{t-1}' l_t)' + k_t v_t', y_t = S_t' r_t, with l the
-    key of length 1 that is removed and a its rate; Peng et al. 2025, 4. Output W_o ((norm(y) + (r'
-    (k * p)) v) * gate); state [H, K, K] and the last input [1, D].
+    """RWKV-7; Peng et al. 2025, 4.
+
+    S_t = diag(w_t) S_{t-1} - (a_t * l_t) (S_{t-1}' l_t)' + k_t v_t', y_t = S_t' r_t with l the key
+    of length 1 that is removed and a its rate. Output W_o ((norm(y) + (r' (k * p)) v) * gate);
+    state [H, K, K] and the last input [1, D].
 
     Each of the six inputs is x_t + mu * (x_{t-1} - x_t); decay, rate and gate have low rank. This
     is the time mixing of the first layer: later ones mix its value into theirs, which no layer of

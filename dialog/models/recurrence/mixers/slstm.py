@@ -28,9 +28,11 @@ from dialog.models.recurrence.mixers.mixer import (
 
 
 class SLSTM(Mixer):
-    """c_t = f c_{t-1} + i tanh(z), n_t = f n_{t-1} + i, h_t = sigmoid(o) c_t / n_t with f =
-    sigmoid(f~), i = exp(i~), and (i~, f~, z, o) = W x_t + R h_{t-1} + b; Beck et al. 2024, 2.2.
-    Output W_o norm(h); state h, c, n and the logarithm of their scale, each [W].
+    """sLSTM of xLSTM, an LSTM with exponential input gates; Beck et al. 2024, 2.2.
+
+    c_t = f c_{t-1} + i tanh(z), n_t = f n_{t-1} + i, h_t = sigmoid(o) c_t / n_t with f =
+    sigmoid(f~), i = exp(i~), (i~, f~, z, o) = W x_t + R h_{t-1} + b. Output W_o norm(h); state h,
+    c, n and the logarithm of the scale of c and n, each [W], and the window [3, D].
 
     R is one matrix for each head; i~ and f~ read a convolution of the inputs. The gates see the
     last output, so no form is parallel: a loop over tokens.
