@@ -22,7 +22,8 @@ from dialog.models.transformer.decoder import CrossAttentionMemory
 from dialog.models.transformer.layers import checkpointed
 from dialog.models.transformer.transformer_settings import LayerSettings
 
-MULTI_HEAD, NONE = CROSS_ATTENTIONS = ("multi_head", "none")
+MULTI_HEAD = "multi_head"
+CROSS_ATTENTIONS = (MULTI_HEAD, "none")
 SUMMARY_TOKENS = 4
 """Number of vectors that a decoder without cross-attention reads of the source."""
 

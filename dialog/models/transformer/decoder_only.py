@@ -20,7 +20,9 @@ from dialog.models.transformer.cache import Extension, KeysValues, SelfAttention
 from dialog.models.transformer.layers import checkpointed, write_keys_values
 from dialog.models.transformer.transformer_settings import TransformerSettings
 
-PREFIX, CAUSAL = CONTEXTS = ("prefix", "causal")
+PREFIX = "prefix"
+CAUSAL = "causal"
+CONTEXTS = (PREFIX, CAUSAL)
 
 
 class EmbeddingEncoder(Encoder):
