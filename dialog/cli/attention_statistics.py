@@ -57,9 +57,9 @@ def show_statistics(
     page or JSON.
     """
     statistics = run.attention_statistics(split, sample=sample)
-    from dialog.report.drawing.statistics.columns import statistics_lines
-    from dialog.report.drawing.statistics.pictures import (
+    from dialog.report.drawing.attention.statistics import (
         statistics_image,
+        statistics_lines,
         statistics_page,
         statistics_svg,
     )
@@ -81,7 +81,7 @@ def show_importance(
     `show_statistics`.
     """
     ablation = run.head_ablation(split, sample=sample)
-    from dialog.report.drawing.statistics.ablation import (
+    from dialog.report.drawing.attention.ablation import (
         ablation_lines,
         ablation_page,
         ablation_svg,

@@ -113,13 +113,13 @@ def _rates(
 
 
 def _plot(test: RangeTest, suggestion: float | None) -> str:
-    from dialog.report.drawing.svg import Curve, curves_svg
+    from dialog.report.drawing.charts import curves_svg
 
     points = [(math.log10(rate), loss) for rate, loss in zip(test.rates, test.losses, strict=False)]
-    curves = [Curve("loss of a batch, lowest value ringed", "range test", points)]
+    curves = {"loss of a batch, lowest value ringed": points}
     if suggestion is not None:
         at = test.rates.index(suggestion)
-        curves.append(Curve(f"suggestion: {suggestion:.2g}", "range test", points[at : at + 1]))
+        curves[f"suggestion: {suggestion:.2g}"] = points[at : at + 1]
     return curves_svg(curves, x="log10 of the learning rate", y="loss (nats per target token)")
 
 

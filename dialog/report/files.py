@@ -6,8 +6,8 @@ from pathlib import Path
 
 from dialog.atomic import write_text
 from dialog.report.completion import displayed
+from dialog.report.drawing.axes import with_legend
 from dialog.report.drawing.canvas import write_svg
-from dialog.report.drawing.legend import with_legend
 from dialog.report.html import write_html
 from dialog.report.latex import to_latex
 from dialog.report.markdown import to_markdown

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as Xml
 
 import pytest
 
-from dialog.report.drawing.legend import with_legend
+from dialog.report.drawing.axes import with_legend
 from dialog.report.files import write_reports
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -1,12 +1,15 @@
-"""Axes of charts: colours of models, round ticks, and the map from data to pixels."""
+"""Parts of charts: axes with round ticks, colours and legends of models, data as pixels."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 
-from dialog.report.drawing.canvas import Colour, Drawing, Point
+from dialog.escaping import one_line
+from dialog.report.drawing.canvas import Canvas, Colour, Drawing, Point
 from dialog.report.formats.numbers import with_prefix
+from dialog.report.terminal import display_width
 
 SERIES: tuple[Colour, ...] = (
     ("#0072b2", "#4aa8e0"),
@@ -26,6 +29,9 @@ LEGEND_LINE = 18
 LEGEND_NAME = 30
 LEGEND_COLUMNS = 60
 """Pixels per line of a legend and from its left edge to the names, and columns of a name."""
+
+SIZE = re.compile(r'width="(\d+)" height="(\d+)"')
+"""The size of a chart, at the beginning of its SVG."""
 
 Range = tuple[float, float]
 
@@ -55,6 +61,11 @@ class Plot:
         return self.left + across * (self.right - self.left), self.bottom - up * (
             self.bottom - self.top
         )
+
+
+def label_width(text: str, limit: int) -> float:
+    """Return the pixels of a text that is truncated to `limit` columns."""
+    return LETTER * min(display_width(one_line(text)), limit)
 
 
 def padded(values: Sequence[float]) -> Range:
@@ -119,6 +130,23 @@ def draw_legend(canvas: Drawing, names: Mapping[int, str], corner: Point) -> Non
         middle = top + LEGEND_LINE * (place + 0.5)
         model_line(canvas, [(left, middle), (left + 22, middle)], model)
         canvas.text(name, (left + LEGEND_NAME, middle + 4), limit=LEGEND_COLUMNS)
+
+
+def with_legend(chart: str, names: Mapping[int, str]) -> str:
+    """Return the SVG of a chart with a legend below it, which a page has beside its charts.
+
+    Raises:
+        ValueError: the SVG does not begin with its size, as that of `Canvas` does.
+    """
+    size = SIZE.search(chart)
+    if size is None:
+        raise ValueError("the drawing has no size")
+    width, height = map(int, size.groups())
+    longest = max((label_width(name, LEGEND_COLUMNS) for name in names.values()), default=0.0)
+    needed = Plot.left + LEGEND_NAME + longest
+    canvas = Canvas(max(width, needed), height + LEGEND_LINE * (len(names) + 1), label="Chart")
+    draw_legend(canvas, names, (Plot.left, height + LEGEND_LINE / 2))
+    return str(canvas).removesuffix("</svg>") + chart + "</svg>"
 
 
 def ticks(low: float, high: float, *, count: int = 5) -> list[float]:

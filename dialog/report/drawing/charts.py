@@ -10,12 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dialog.escaping import one_line
 from dialog.report.drawing.axes import (
+    LEGEND_LINE,
     LETTER,
     Plot,
     draw_axes,
     draw_frame,
+    draw_legend,
+    label_width,
     model_colour,
     model_line,
     padded,
@@ -23,8 +25,9 @@ from dialog.report.drawing.axes import (
     ticks,
 )
 from dialog.report.drawing.canvas import Canvas, Point
-from dialog.report.terminal import display_width
 
+NAMES = 34
+"""Columns of the names of rows."""
 POINTS = 100
 """Number of points of a mean line; lines of single seeds are thinned to as many."""
 
@@ -78,6 +81,28 @@ def bands_svg(models: Mapping[int, Lines], *, x: str, y: str) -> str:
     return str(canvas)
 
 
+def curves_svg(curves: Mapping[str, Sequence[Point]], *, x: str, y: str) -> str:
+    """Draw a line for each name, with a ring at its minimum, and a legend.
+
+    Points that are not finite are omitted.
+    """
+    lines = {name: _finite(points) for name, points in curves.items()}
+    points = [point for line in lines.values() for point in line] or [(0.0, 0.0), (1.0, 1.0)]
+    across = (min(0.0, *(x for x, _ in points)), max(x for x, _ in points))
+    plot = Plot(across, padded([y for _, y in points]))
+    height = plot.bottom + 52 + LEGEND_LINE * len(lines)
+    canvas = Canvas(plot.width, height, label=f"{y} against {x}")
+    draw_axes(canvas, plot, x, y)
+    for number, (name, line) in enumerate(lines.items()):
+        if line:
+            best = min(line, key=lambda point: point[1])
+            tip = f"{name}: lowest {best[1]:.4g} at {tick_label(best[0])}"
+            model_line(canvas, [plot.pixel(*point) for point in line], number, tip=tip)
+            canvas.ring(plot.pixel(*best), model_colour(number), tip=tip)
+    draw_legend(canvas, dict(enumerate(lines)), (plot.left, plot.bottom + 47))
+    return str(canvas)
+
+
 def thinned(line: Sequence[Point]) -> list[Point]:
     """Return about `POINTS` points of a line, with the first and the last one."""
     step = max(1, len(line) // POINTS)
@@ -118,7 +143,7 @@ def below(line: Sequence[Point], high: float) -> list[list[Point]]:
 def changes_svg(rows: Sequence[tuple[str, Mapping[int, Spread]]], *, x: str) -> str:
     """Draw one line per label: a dot per model at its mean, with the bar of its interval."""
     reach = [edge for _, values in rows for spread in values.values() for edge in _edges(spread)]
-    margin = max((_label_width(label) for label, _ in rows), default=0.0)
+    margin = max((label_width(label, NAMES) for label, _ in rows), default=0.0)
     count = max((len(values) for _, values in rows), default=1)
     step = max(22.0, 11.0 * count + 8)
     plot = Plot(padded([0.0, *reach]), (float(len(rows)), 0.0), size=(320.0, step * len(rows)))
@@ -134,7 +159,7 @@ def changes_svg(rows: Sequence[tuple[str, Mapping[int, Spread]]], *, x: str) -> 
     canvas.text(x, ((plot.left + plot.right) / 2, plot.bottom + 36), anchor="middle")
     for number, (label, values) in enumerate(rows):
         middle = plot.top + step * (number + 0.5)
-        canvas.text(label, (plot.left - 8, middle + 4), anchor="end", limit=34)
+        canvas.text(label, (plot.left - 8, middle + 4), anchor="end", limit=NAMES)
         for place, (model, spread) in enumerate(values.items()):
             height = middle + 9.0 * (place - (len(values) - 1) / 2)
             ends = [(plot.pixel(edge, 0)[0], height) for edge in _edges(spread)]
@@ -214,7 +239,3 @@ def _edges(spread: Spread) -> tuple[float, float]:
 
 def _finite(line: Sequence[Point]) -> list[Point]:
     return [point for point in line if all(map(math.isfinite, point))]
-
-
-def _label_width(label: str) -> float:
-    return LETTER * min(display_width(one_line(label)), 34)

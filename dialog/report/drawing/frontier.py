@@ -8,8 +8,7 @@ from typing import NamedTuple
 from PIL import Image
 
 from dialog.report.drawing.axes import Plot, draw_axes, model_colour, padded
-from dialog.report.drawing.canvas import INK, Canvas, Colour, Drawing, Point
-from dialog.report.drawing.pixels import PixelCanvas
+from dialog.report.drawing.canvas import INK, Canvas, Colour, Drawing, PixelCanvas, Point
 from dialog.report.terminal import display_width
 
 LETTER = 6.8

@@ -1,26 +1,13 @@
-"""Attention maps and learning curves as SVG strings, for a file or inside a page."""
+"""Attention maps as SVG strings, for a file or inside a page."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from dialog.escaping import one_line
-from dialog.report.drawing.axes import (
-    LEGEND_LINE,
-    LETTER,
-    Plot,
-    draw_axes,
-    draw_legend,
-    model_colour,
-    model_line,
-    padded,
-    tick_label,
-)
+from dialog.report.drawing.axes import label_width
 from dialog.report.drawing.canvas import Canvas, Colour, Point
 from dialog.report.drawing.scale import (
     ON_DARK,
@@ -30,19 +17,10 @@ from dialog.report.drawing.scale import (
     to_css,
     validate_weights,
 )
-from dialog.report.terminal import display_width
 
 # pixels per cell, columns of text to which labels are truncated
 CELL = 22
 LABEL = 18
-
-
-class Curve(NamedTuple):
-    """Line of a chart: points (x, y) sorted by x, the model, which sets the colour, and the run."""
-
-    model: str
-    run: str
-    points: Sequence[Point]
 
 
 def heatmap_svg(
@@ -65,12 +43,13 @@ def heatmap_svg(
     """
     array = validate_weights(weights, rows=rows, columns=columns)
     peak = peak or highest_weight(array)
-    left = _label_width(rows, limit) + 16
-    top = 0.87 * _label_width(columns, limit) + 20 + (24 if title else 0)
+    left = max(label_width(label, limit) for label in rows) + 16
+    highest = max(label_width(label, limit) for label in columns)
+    top = 0.87 * highest + 20 + (24 if title else 0)  # labels are turned by 60 degrees
     map_width = array.shape[1] * CELL
     map_height = array.shape[0] * CELL
     overhang = max(
-        _label_width([label], limit) / 2 - (len(columns) - index) * CELL
+        label_width(label, limit) / 2 - (len(columns) - index) * CELL
         for index, label in enumerate(columns)
     )
     width = left + map_width + max(64, overhang + 20)
@@ -98,40 +77,6 @@ def heatmap_svg(
     return str(canvas)
 
 
-def curves_svg(curves: Sequence[Curve], *, x: str, y: str) -> str:
-    """Draw one colour per model, a ring at each line's minimum, axis labels `x` and `y`, and a
-    legend.
-
-    Points that are not finite are omitted.
-    """
-    curves = [
-        curve._replace(points=[p for p in curve.points if all(map(math.isfinite, p))])
-        for curve in curves
-    ]
-    models = {
-        model: index for index, model in enumerate(dict.fromkeys(curve.model for curve in curves))
-    }
-    points = [point for curve in curves for point in curve.points] or [(0.0, 0.0), (1.0, 1.0)]
-    across = min(0.0, *(x for x, _ in points)), max(x for x, _ in points)
-    plot = Plot(across, padded([y for _, y in points]), top=12)
-    canvas = Canvas(
-        plot.width, plot.bottom + 52 + LEGEND_LINE * len(models), label=f"{y} against {x}"
-    )
-    draw_axes(canvas, plot, x, y)
-    for curve in curves:
-        if curve.points:
-            _curve(canvas, plot, curve, models[curve.model])
-    draw_legend(canvas, dict(enumerate(models)), (plot.left, plot.bottom + 47))
-    return str(canvas)
-
-
-def _curve(canvas: Canvas, plot: Plot, curve: Curve, model: int) -> None:
-    best = min(curve.points, key=lambda point: point[1])
-    tip = f"{curve.model}, {curve.run}: lowest {best[1]:.4g} at {tick_label(best[0])}"
-    model_line(canvas, [plot.pixel(*point) for point in curve.points], model, tip=tip)
-    canvas.ring(plot.pixel(*best), model_colour(model), tip=tip)
-
-
 def _colour_bar(canvas: Canvas, corner: Point, height: float, peak: float) -> None:
     x, y = corner
     shades = _shades(np.linspace(1, 0, 32)[None])[0]
@@ -153,7 +98,3 @@ def _shades(fractions: npt.NDArray[np.float64]) -> list[list[Colour]]:
 def _mark_spaces(label: str) -> str:
     """Replace the tokenizer's mark of a space by an underscore, which is less prominent."""
     return label.replace("▁", "_")
-
-
-def _label_width(labels: Sequence[str], limit: int) -> float:
-    return LETTER * max(min(display_width(one_line(label)), limit) for label in labels)

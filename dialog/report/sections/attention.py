@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
+from dialog.report.drawing.attention.statistics import GROUPS, SUMMARIES
 from dialog.report.drawing.charts import Spread, changes_svg
-from dialog.report.drawing.statistics.columns import GROUPS, SUMMARIES
 from dialog.report.formats.numbers import decimals
 from dialog.report.tables import (
     NONE,

@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 from browser import needs_chromium, run_in_chromium
 
-from dialog.report.drawing.attention.page import attention_page
+from dialog.report.drawing.attention.page import attention_page, training_page
 from dialog.report.drawing.attention.reading import AttentionReading
-from dialog.report.drawing.attention.training import training_page
 
 MASSES = "all('.group > button').map((button) => button.textContent)"
 

@@ -1,3 +1,4 @@
-"""Attention maps as a page that readers explore, as pictures, and as objects in Python; begin with
-`page.py`.
+"""Attention maps and what was measured of them: as pages that readers explore, pictures and text.
+
+Read first: `page.py`.
 """

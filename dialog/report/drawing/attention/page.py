@@ -1,4 +1,4 @@
-"""The attention maps of one or more responses as one self-contained page."""
+"""Attention maps as one self-contained page: of one or more runs, or of the steps of a training."""
 
 from __future__ import annotations
 
@@ -8,18 +8,23 @@ from importlib.resources import files
 from itertools import cycle
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup
 
 from dialog.escaping import printable_json
-from dialog.report.drawing.attention.packing import SPEAKERS, pack
+from dialog.report.drawing.attention.packing import MOST_CELLS, SPEAKERS, pack
 from dialog.report.drawing.attention.still import MOST_ROWS, StillMap, shade_styles, still_map
 from dialog.report.drawing.scale import DIFFERENCE_ON_DARK, DIFFERENCE_ON_LIGHT, ON_DARK, ON_LIGHT
 from dialog.report.page import joined, render_page, style_sheet
+from dialog.report.terminal import truncate
 
 PACKAGE = "dialog.report.drawing.attention"
 SCRIPTS = ("explorer.js",)
 LONG_DIALOGUE = 1500
 """Characters above which the page shows the dialogue on request only."""
+
+LONGEST = 60
+"""Columns of a response in the list of examples of a training."""
 
 Readings = Sequence[tuple[str, Mapping[str, Any]]]
 """Labels and the maps of a response, as `Run.attention` returns them."""
@@ -65,6 +70,42 @@ def attention_page(
         PACKAGE,
         "page.html.j2",
         {**printable_json(values), "stills": stills(readings), "data": data},
+        scripts=SCRIPTS,
+        style=explorer_style(),
+    )
+
+
+def training_page(examples: Mapping[int, Readings]) -> str:
+    """Return a page with a slider over training steps.
+
+    As many examples are kept, the first one at least, as have together at most `MOST_CELLS`
+    weights.
+
+    Args:
+        examples: For each row of the validation split, the labels of the steps and the maps, in the
+            order of training.
+    """
+    shown = list(examples.items())
+    while len(shown) > 1 and sum(_size(readings) for _, readings in shown) > MOST_CELLS:
+        shown.pop()
+    budget = MOST_CELLS // sum(len(readings) for _, readings in shown)
+    packed: list[dict[str, Any]] = [
+        {
+            "id": f"{row}: {truncate(readings[-1][1].get('response', ''), LONGEST)}",
+            "readings": [pack(maps, label, most_cells=budget) for label, maps in readings],
+        }
+        for row, readings in shown
+    ]
+    last = [readings[-1] for _, readings in shown]
+    notes = {
+        text for example in packed for reading in example["readings"] for text in reading["notes"]
+    }
+    data = explorer_json(packed, second=False, slider=True)
+    values = {"omitted": len(examples) - len(shown), "notes": sorted(notes)}
+    return render_page(
+        PACKAGE,
+        "training.html.j2",
+        {**printable_json(values), "stills": stills(last), "data": data},
         scripts=SCRIPTS,
         style=explorer_style(),
     )
@@ -132,3 +173,7 @@ def _dialogue(reading: Mapping[str, Any]) -> tuple[list[tuple[str, str]], list[t
     alternating = cycle(pair[::-1] if following == pair[0] else pair)
     unread = [*zip(alternating, reversed(reading.get("unread_turns", [])), strict=False)]
     return [*reversed(unread), *turns[:first]], turns[first:]
+
+
+def _size(readings: Readings) -> int:
+    return sum(np.asarray(one["weights"]).size for _, maps in readings for one in maps["maps"])

@@ -20,7 +20,7 @@ from dialog.data.store.length_classes import by_length
 from dialog.data.store.plan import Plan
 from dialog.data.store.store import Store
 from dialog.ranks import rank
-from dialog.report.drawing.statistics.columns import head_label
+from dialog.report.drawing.attention.statistics import head_label
 from dialog.training.callbacks.attention.chosen_rows import rows_to_draw, rows_to_measure
 from dialog.training.callbacks.attention.stored_maps import write_maps
 from dialog.training.callbacks.attention.views import log_images, log_panel, log_table

@@ -16,7 +16,7 @@ import torch
 
 from dialog.analysis.attention.sums import coverage_sums, row_sums
 from dialog.report.drawing.attention.packing import axes_of, maps_of
-from dialog.report.drawing.attention.training import training_page
+from dialog.report.drawing.attention.page import training_page
 from dialog.report.drawing.image import heatmap_grid
 from dialog.training.callbacks.attention.stored_maps import read_maps, stored_steps
 from dialog.training.loggers.background import MediaLogger, PageLogger

@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from dialog.escaping import printable_json
-from dialog.report.drawing.svg import Curve, curves_svg
+from dialog.report.drawing.charts import curves_svg
 from dialog.report.page import render_page
 
 Ablation = Mapping[str, Any]
@@ -21,9 +21,7 @@ def ablation_svg(ablation: Ablation, *, title: str) -> str:
         (float(point["heads_left"]), float(point["bits_per_byte"]))
         for point in reversed(ablation["curve"])
     ]
-    return curves_svg(
-        [Curve(title, "least important heads first", points)], x="heads left", y="bits per byte"
-    )
+    return curves_svg({title: points}, x="heads left", y="bits per byte")
 
 
 def ablation_lines(ablation: Ablation) -> Iterator[str]:
@@ -54,7 +52,7 @@ def ablation_page(ablation: Ablation, *, title: str) -> str:
         "sizes": sizes_text(ablation),
         "picture": Markup(ablation_svg(ablation, title=title)),
     }
-    return render_page("dialog.report.drawing.statistics", "ablation.html.j2", values)
+    return render_page("dialog.report.drawing.attention", "ablation.html.j2", values)
 
 
 def sizes_text(ablation: Ablation) -> str:

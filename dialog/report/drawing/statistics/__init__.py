@@ -1,4 +1,0 @@
-"""Attention statistics as text, picture and page.
-
-Read first: `columns.py`.
-"""
