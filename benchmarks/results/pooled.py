@@ -16,7 +16,7 @@ from dialog.analysis.measured import Measured
 from dialog.comparison.statistics.measured import Sums
 from dialog.comparison.statistics.section import statistics_section
 from dialog.metrics import BitsPerByte, Measurement
-from dialog.report.completion import displayed
+from dialog.report.short_names import displayed
 
 METRIC = "bits_per_byte"
 """The metric of the sums: the primary metric of a verdict."""

@@ -37,8 +37,8 @@ from dialog.comparison.results.systems import FinishedRun, System, finished_syst
 from dialog.errors import UserError
 from dialog.escaping import to_json
 from dialog.json_files import read_json
-from dialog.report.completion import displayed
 from dialog.report.formats.numbers import hardware
+from dialog.report.short_names import displayed
 from dialog.runs.environment import environment
 from dialog.runs.evaluation.files import read_added
 from dialog.runs.folder import commits_of, read_recipe

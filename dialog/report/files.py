@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from dialog.atomic import write_text
-from dialog.report.completion import displayed
 from dialog.report.drawing.axes import with_legend
 from dialog.report.drawing.canvas import write_svg
 from dialog.report.html import write_html
 from dialog.report.latex import to_latex
 from dialog.report.markdown import to_markdown
 from dialog.report.sections.order import main_sections
+from dialog.report.short_names import displayed
 from dialog.report.tables import Results, anchor, model_names
 
 FIGURES = "figures"

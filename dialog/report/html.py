@@ -10,7 +10,6 @@ from markupsafe import Markup
 
 from dialog.atomic import write_text
 from dialog.escaping import printable_json
-from dialog.report.completion import complete, displayed
 from dialog.report.drawing.attention.packing import maps_of, pack
 from dialog.report.drawing.attention.page import explorer_json, explorer_style, stills
 from dialog.report.drawing.axes import SERIES
@@ -20,6 +19,7 @@ from dialog.report.page import render_page
 from dialog.report.sections.order import appendix, main_sections
 from dialog.report.sections.ratings import rating_fingerprint
 from dialog.report.sections.scores import metric_names
+from dialog.report.short_names import displayed
 from dialog.report.tables import (
     DIFFERING,
     DIFFERING_NOTE,
@@ -64,9 +64,7 @@ def write_html(results: Results, path: Path) -> None:
     """Write a report of results.json; its texts are escaped and cannot add elements or
     addresses.
     """
-    values = template_values(
-        printable_json(displayed(results)), rating_fingerprint(complete(results))
-    )
+    values = template_values(printable_json(displayed(results)), rating_fingerprint(results))
     write_text(
         path,
         render_page(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dialog.escaping import escape_latex, one_line
-from dialog.report.completion import displayed
 from dialog.report.sections.order import main_sections
+from dialog.report.short_names import displayed
 from dialog.report.tables import (
     NONE,
     ReportCell,

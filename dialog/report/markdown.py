@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dialog.escaping import escape_markdown, printable
-from dialog.report.completion import displayed
 from dialog.report.formats.metrics import METRIC_DISPLAYS
 from dialog.report.formats.numbers import duration
 from dialog.report.sections.order import appendix, main_sections
 from dialog.report.sections.scores import metric_names
+from dialog.report.short_names import displayed
 from dialog.report.tables import (
     DIFFERING,
     DIFFERING_NOTE,

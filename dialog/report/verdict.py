@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dialog.report.completion import displayed
 from dialog.report.formats.metrics import LOSSY, LOSSY_NOTE, METRIC_DISPLAYS
 from dialog.report.sections.cost import cost
 from dialog.report.sections.differences import LESS_NEEDED, ranked_names
 from dialog.report.sections.parity import broken_settings, is_unknown
 from dialog.report.sections.ratings import ratings
 from dialog.report.sections.scores import metric_names, summary
+from dialog.report.short_names import displayed
 from dialog.report.tables import (
     SPREAD_NOTE,
     WHOLE_TEST_SET,
@@ -72,19 +72,9 @@ def other_verdicts(results: Results) -> dict[str, list[str]]:
 
 
 def verdict_texts(results: Results, subset: str) -> list[str]:
-    """Return the ranking of more than two contenders on a subset, else the verdict on the pair.
-
-    Comparisons that have no rankings yet have a verdict on each pair, whose names are then in
-    front.
-    """
-    if results["rankings"]:
-        return [ranking["text"] for ranking in results["rankings"] if ranking["subset"] == subset]
-    several = len({(verdict["a"], verdict["b"]) for verdict in results["verdicts"]}) > 1
-    return [
-        (f"{verdict['a']} and {verdict['b']}: " if several else "") + verdict["text"]
-        for verdict in results["verdicts"]
-        if verdict["subset"] == subset
-    ]
+    """Return the ranking of more than two contenders on a subset, or the verdict on a pair."""
+    verdicts = results["rankings"] or results["verdicts"]
+    return [verdict["text"] for verdict in verdicts if verdict["subset"] == subset]
 
 
 def terminal_table(results: Results, width: int = WIDTH) -> str:

@@ -219,6 +219,7 @@ def _breakdown(models: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
                     "label": label,
                     "examples": 900 * (n + 1),
                     "values": {name: 1.2 + 0.07 * n + 0.04 * m for m, name in enumerate(names)},
+                    "f1": dict.fromkeys(names),
                 }
                 for n, label in enumerate(buckets)
             ],
@@ -415,6 +416,7 @@ def example_results(
         ],
         "attention": _attention(names, text),
         "rating": _rating(names, text) if len(names) > 1 else [],
+        "ratings": {},
     }
 
 

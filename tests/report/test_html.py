@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from dialog.report.completion import complete
 from dialog.report.html import PRINTED, printed_parts, shares, write_html
 from dialog.report.sections.context_use import context_use
 from dialog.report.sections.ratings import rating_fingerprint
@@ -288,7 +287,7 @@ def test_tables_wider_than_a_printed_page_continue_below(
     rows.
     """
     results = results_of([f"model_{n}" for n in range(9)])
-    (table,) = context_use(complete(results)).tables
+    (table,) = context_use(results).tables
     parts = printed_parts(table)
     assert len(parts) > 1
     assert {part[0] for part in parts} == {0}

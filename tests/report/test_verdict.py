@@ -19,16 +19,6 @@ def test_the_verdict_is_on_all_dialogues(results: dict[str, Any]) -> None:
     assert verdict_lines(results) == [results["verdict"]]
 
 
-def test_several_pairs_have_a_line_each(results: dict[str, Any]) -> None:
-    pairs = [("a", "b", "all"), ("a", "c", "all"), ("a", "b", "clean"), ("a", "c", "clean")]
-    results["verdicts"] = [
-        {"a": a, "b": b, "subset": subset, "text": subset} for a, b, subset in pairs
-    ]
-    results["rankings"] = []
-    assert verdict_lines(results) == ["a and b: all", "a and c: all"]
-    assert [*other_verdicts(results).values()] == [["a and b: clean", "a and c: clean"]]
-
-
 def test_the_terminal_shows_the_verdict_first(three: dict[str, Any]) -> None:
     lines = terminal_table(three).splitlines()
     assert lines[0] == "warning: lstm: seed 2 diverged hello"

@@ -71,7 +71,7 @@ def add_ratings(folder: Path, files: Sequence[Path]) -> dict[str, Any]:
             f"{folder}: is not a finished comparison ({RESULTS} is missing); ratings need one"
         )
     with lock(folder / ".report.lock", wait=True):
-        results = read_json(path, "models")
+        results = read_json(path, "models", "rankings")
         results["ratings"] = json_copy(rate(results, files))
         write_reports(results, folder)
         write_json(path, results)

@@ -137,6 +137,5 @@ def _title(part: Mapping[str, Any]) -> str:
 
 
 def _value(bucket: Mapping[str, Any], name: str, metric: str = "bits_per_byte") -> float | None:
-    value = bucket.get("values" if metric == "bits_per_byte" else metric, {}).get(name)
-    mean = value["mean"] if isinstance(value, Mapping) else value
-    return None if mean is None else float(mean)
+    values: Mapping[str, float | None] = bucket["values" if metric == "bits_per_byte" else metric]
+    return values.get(name)

@@ -43,7 +43,7 @@ def rating_fingerprint(results: Results) -> str:
 
 def ratings(results: Results) -> ReportSection:
     """Return wins, ties, interval and sign test per pair, and raw agreement and kappa of raters."""
-    content = results.get("ratings")
+    content = results["ratings"]
     if not content:
         return ReportSection("Blind rating: results")
     outcomes: dict[str, list[Row]] = {}

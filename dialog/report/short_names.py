@@ -1,4 +1,4 @@
-"""Results as a report shows them: missing fields are empty, and contenders have short names."""
+"""Short names of contenders, with which reports show results."""
 
 from __future__ import annotations
 
@@ -9,46 +9,6 @@ from typing import Any
 
 from dialog.report.tables import Results, model_names
 
-FIELDS: Mapping[str, Any] = {
-    "fingerprint": "",
-    "dialogues": 0,
-    "examples": 0,
-    "verdict": "",
-    "verdicts": (),
-    "rankings": (),
-    "warnings": (),
-    "references": {},
-    "parity": (),
-    "differences": (),
-    "statistics": {},
-    "crossings": (),
-    "context_use": {},
-    "breakdown": (),
-    "calibration": {},
-    "samples": (),
-    "disagreements": (),
-    "attention": {},
-    "rating": (),
-    "ratings": {},
-}
-MODEL_FIELDS: Mapping[str, Any] = {
-    "kind": "recipe",
-    "parameters": {},
-    "tokenizer": None,
-    "flops_per_target_token": None,
-    "trials": None,
-}
-COSTS = ("tokens_per_second", "seconds_to", "milliseconds_per_response", "peak_memory_bytes")
-RUN_FIELDS: Mapping[str, Any] = {
-    "seed": None,
-    "diverged": False,
-    "metrics": {},
-    "curve": (),
-    "folder": "",
-}
-SPENT = ("seconds", "steps", "target_tokens")
-
-
 TEXTS = ("verdict", "text", "warnings")
 """Fields with sentences, in which names of contenders occur."""
 UNNAMED = ("command", "environment", "samples", "disagreements", "rating")
@@ -56,15 +16,12 @@ UNNAMED = ("command", "environment", "samples", "disagreements", "rating")
 
 
 def displayed(results: Results) -> dict[str, Any]:
-    """Return complete results with short names of the contenders; "shared" is what the names had in
-    common.
-    """
-    completed = complete(results)
-    names = model_names(completed)
+    """Return results with short names of the contenders, and "shared", the common part of names."""
+    names = model_names(results)
     shared, labels = short_labels(names)
-    named = {key: value for key, value in completed.items() if key not in UNNAMED}
+    named = {key: value for key, value in results.items() if key not in UNNAMED}
     return {
-        **completed,
+        **results,
         **_renamed(named, dict(zip(names, labels, strict=True)), ""),
         "shared": shared,
     }
@@ -109,33 +66,3 @@ def _renamed(value: Any, labels: Mapping[str, str], field: str) -> Any:
             rf"(?<![\w/])(?:{longest_first})(?![\w/])", lambda match: labels[match[0]], value
         )
     return labels.get(value, value) if isinstance(value, str) else value
-
-
-def complete(results: Results) -> dict[str, Any]:
-    """Return results.json with the empty value of every field that it lacks; `null` counts as
-    lacking.
-    """
-    models = [_model(model) for model in results["models"]]
-    metrics: Mapping[str, Any] = next(
-        (run["metrics"] for model in models for run in model["runs"] if run["metrics"]), {}
-    )
-    attention = results.get("attention")
-    sizes = {
-        key: metrics[key] for key in ("fingerprint", "examples", "dialogues") if key in metrics
-    }
-    present = {**FIELDS, **sizes, **_present(results), "models": models}
-    # a list in format 2
-    return present if isinstance(attention, Mapping) else {**present, "attention": {}}
-
-
-def _model(model: Mapping[str, Any]) -> dict[str, Any]:
-    summary = model.get("summary") or {}
-    if any("mean" in entry for entry in summary.values()):
-        summary = {"all": summary}  # format 1
-    runs = [{**RUN_FIELDS, **dict.fromkeys(SPENT), **_present(run)} for run in model["runs"]]
-    cost = {**dict.fromkeys(COSTS), **(model.get("cost") or {})}
-    return {**MODEL_FIELDS, **_present(model), "runs": runs, "summary": summary, "cost": cost}
-
-
-def _present(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in fields.items() if value is not None}
