@@ -96,8 +96,5 @@ def security_policy(
 
 
 def _digests(texts: Sequence[str]) -> str:
-    return " ".join(map(_digest, texts))
-
-
-def _digest(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+    digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()) for text in texts)
+    return " ".join(f"'sha256-{digest.decode()}'" for digest in digests)

@@ -5,6 +5,7 @@ terminal.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import fmean, stdev
 from typing import Any, Literal, NamedTuple, Self
 
 from dialog.report.formats.metrics import metric_display
@@ -132,6 +133,19 @@ def table_of_groups(
     return (ReportTable(tuple(head), filled, **options),) if filled else ()
 
 
+def table_of_contenders(
+    results: Results, groups: Iterable[RowGroup], caption: str
+) -> tuple[ReportTable, ...]:
+    """Return a table with a column for each contender; nothing if no group has rows."""
+    names = model_names(results)
+    return table_of_groups(("", *names), groups, caption=caption, contenders=len(names))
+
+
+def figure_of(drawings: Sequence[str], caption: str, *, small: bool = False) -> tuple[Figure, ...]:
+    """Return a figure; nothing without drawings."""
+    return (Figure(tuple(drawings), caption, small),) if drawings else ()
+
+
 def shortened(table: ReportTable, most: int) -> ReportTable:
     """Return a table with the first rows of each group, at most `most` in all; the caption says if
     any are missing.
@@ -198,6 +212,11 @@ def whole_subset(results: Results) -> str:
 def optional(value: float | None, to_text: Callable[[float], str]) -> str:
     """Format a number, or return a dash."""
     return NONE if value is None else to_text(value)
+
+
+def mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:
+    """Return the mean, and the standard deviation over seeds, None for a single one."""
+    return fmean(values), stdev(values) if len(values) > 1 else None
 
 
 def spread_text(mean: float | None, std: float | None, to_text: Callable[[float], str]) -> str:

@@ -221,9 +221,18 @@ def run(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
 @pytest.fixture
 def comparison(results: dict[str, Any], tmp_path: Path) -> Path:
     """Return a comparison folder with results.json only."""
-    fields = {"format": 2, "command": "", "environment": {}, "split": "test", "seconds": 1.0}
+    lists = ("warnings", "verdicts", "rankings", "parity", "differences", "crossings")
+    lists += ("breakdown", "samples", "disagreements")
+    objects = ("environment", "references", "statistics", "context_use", "calibration", "attention")
+    numbers = {"format": 3, "seconds": 1.0, "dialogues": 20, "examples": 20}
+    fields = numbers | {"command": "", "split": "test", "verdict": ""}
+    fields |= {name: [] for name in lists} | {name: {} for name in objects}
     for model in results["models"]:
-        model |= {"runs": [], "summary": {}}
+        model |= {"kind": "recipe", "parameters": {}, "tokenizer": None, "trials": None}
+        model |= {"flops_per_target_token": None, "runs": [], "summary": {}}
+        model["cost"] = dict.fromkeys(
+            ("tokens_per_second", "seconds_to", "milliseconds_per_response", "peak_memory_bytes")
+        )
     folder = tmp_path / "comparison"
     folder.mkdir()
     (folder / "results.json").write_text(json.dumps(fields | results), encoding="utf-8")

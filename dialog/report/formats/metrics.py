@@ -312,16 +312,11 @@ def better_of(pair: tuple[str, str], difference: float | None, better: Better) -
 
 
 def metric_at(metrics: Mapping[str, Any], name: str) -> float | None:
-    """Return a metric by its dotted name, such as ``parlai_sets.S1``; None if it was not measured.
-
-    Of a metric with a signature, such as sacrebleu, the score is returned.
-    """
+    """Return a metric by its dotted name, such as ``parlai_sets.S1``; None without a value."""
     value: object = metrics
     for part in name.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
-    if isinstance(value, Mapping):
-        value = value.get("score")
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return metric_value(value)
 
 
 def best_first(metric: str, values: Mapping[str, float]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 from dialog.report.drawing.attention.statistics import GROUPS, SUMMARIES
@@ -11,13 +11,14 @@ from dialog.report.drawing.charts import Spread, changes_svg
 from dialog.report.formats.numbers import decimals
 from dialog.report.tables import (
     NONE,
-    Figure,
     ReportCell,
     ReportSection,
     Results,
     Row,
     RowGroup,
+    figure_of,
     has_several_seeds,
+    mean_and_deviation,
     model_names,
     spread_text,
     table_of_groups,
@@ -39,23 +40,21 @@ def attention_statistics(results: Results) -> ReportSection:
     drawings = []
     groups = []
     for title, group in GROUPS.items():
-        values = {
-            name: {index: _values(runs, model, name, MEAN) for index, model in enumerate(names)}
-            for name in group
-        }
-        measured = [name for name in group if any(values[name].values())]
-        if measured:
-            bars = [
-                (
-                    group[name][0],
-                    {index: spread(seeds) for index, seeds in values[name].items() if seeds},
-                )
-                for name in measured
-            ]
+        bars = []
+        rows = []
+        for name, (label, _) in group.items():
+            values = {index: _values(runs, model, name, MEAN) for index, model in enumerate(names)}
+            means = {
+                index: Spread(*mean_and_deviation(seeds))
+                for index, seeds in values.items()
+                if seeds
+            }
+            if means:
+                bars.append((label, means))
+                rows.append(_row(label, runs, names, name))
+        if bars:
             drawings.append(changes_svg(bars, x=title.lower()))
-        groups.append(
-            RowGroup(title, tuple(_row(group[name][0], runs, names, name) for name in measured))
-        )
+        groups.append(RowGroup(title, tuple(rows)))
     several = has_several_seeds(results)
     deviation = (
         "± standard deviation over seeds, and the range of the single heads of the first run"
@@ -80,13 +79,7 @@ def attention_statistics(results: Results) -> ReportSection:
         if several
         else "Mean map of all heads and layers."
     )
-    figures = (Figure(tuple(drawings), dots, small=True),)
-    return ReportSection("Attention statistics", tables, figures if drawings else ())
-
-
-def spread(values: Sequence[float]) -> Spread:
-    """Return the mean and the standard deviation over seeds; without a bar for one seed."""
-    return Spread(fmean(values), stdev(values) if len(values) > 1 else None)
+    return ReportSection("Attention statistics", tables, figure_of(drawings, dots, small=True))
 
 
 def _row(label: str, runs: Sequence[Run], names: Sequence[str], name: str) -> Row:
@@ -105,7 +98,7 @@ def _text(values: Sequence[float], heads: Sequence[float]) -> str:
     if not values:
         return NONE
     number = decimals(3)
-    text = spread_text(fmean(values), stdev(values) if len(values) > 1 else None, number)
+    text = spread_text(*mean_and_deviation(values), number)
     return f"{text} ({number(min(heads))} to {number(max(heads))})" if len({*heads}) > 1 else text
 
 

@@ -10,15 +10,16 @@ from dialog.report.formats.metrics import metric_display
 from dialog.report.formats.numbers import count, percent
 from dialog.report.tables import (
     NONE,
-    Figure,
     ReportCell,
     ReportSection,
     ReportTable,
     Results,
     RowGroup,
+    figure_of,
     has_several_seeds,
     model_names,
     optional,
+    table_of_contenders,
     table_of_groups,
     text_row,
 )
@@ -34,18 +35,14 @@ def breakdown(results: Results) -> ReportSection:
     names = model_names(results)
     filled = [part for part in results["breakdown"] if part["buckets"]]
     measured = [part for part in filled if _is_measured([part], names, "bits_per_byte")]
-    drawings = tuple(_chart(part, names) for part in measured)
-    figures = (
-        (Figure(drawings, "Bits per byte of the references; lower is better.", small=True),)
-        if drawings
-        else ()
-    )
+    drawings = [_chart(part, names) for part in measured]
+    caption = "Bits per byte of the references; lower is better."
     over = "; mean over seeds" if has_several_seeds(results) else ""
     tables = (
         *_table(filled, names, "bits_per_byte", over),
         *_table(filled, names, "f1", over, folded="F1"),
     )
-    return ReportSection("Breakdown", tables, figures)
+    return ReportSection("Breakdown", tables, figure_of(drawings, caption, small=True))
 
 
 def calibration(results: Results) -> ReportSection:
@@ -68,13 +65,10 @@ def calibration(results: Results) -> ReportSection:
         "Expected calibration error: mean distance between the probability of the most probable"
         " next token and its accuracy, weighted by tokens."
     )
-    head = ("", *model_names(results))
-    options = {"caption": caption, "contenders": len(entries)}
-    figure = Figure(
-        (reliability_svg(points, x="confidence", y="accuracy"),), "Dashed: calibrated.", small=True
-    )
+    tables = table_of_contenders(results, [RowGroup("", (errors,))], caption)
+    drawing = reliability_svg(points, x="confidence", y="accuracy")
     return ReportSection(
-        "Calibration", table_of_groups(head, [RowGroup("", (errors,))], **options), (figure,)
+        "Calibration", tables, figure_of([drawing], "Dashed: calibrated.", small=True)
     )
 
 
@@ -86,17 +80,15 @@ def _table(
     folded: str = "",
 ) -> tuple[ReportTable, ...]:
     """Return a group for each property; nothing for a metric that no contender has."""
+    if not _is_measured(parts, names, metric):
+        return ()
     groups = [
         RowGroup(_title(part).capitalize(), tuple(_row(b, names, metric) for b in part["buckets"]))
         for part in parts
     ]
     caption = f"{metric_display(metric).label} by property of the example{over}."
     options = {"caption": caption, "contenders": len(names), "folded": folded}
-    return (
-        table_of_groups(("", *names, "Examples"), groups, **options)
-        if _is_measured(parts, names, metric)
-        else ()
-    )
+    return table_of_groups(("", *names, "Examples"), groups, **options)
 
 
 def _row(bucket: Mapping[str, Any], names: Sequence[str], metric: str) -> tuple[ReportCell, ...]:

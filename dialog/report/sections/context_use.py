@@ -11,16 +11,16 @@ from dialog.report.drawing.charts import Spread, categories_svg, changes_svg
 from dialog.report.formats.numbers import decimals
 from dialog.report.tables import (
     NONE,
-    Figure,
     ReportCell,
     ReportSection,
     Results,
     Row,
     RowGroup,
+    figure_of,
     has_several_seeds,
     model_names,
     signed,
-    table_of_groups,
+    table_of_contenders,
 )
 
 CHANGE = "change in bits per byte"
@@ -56,11 +56,10 @@ def context_use(results: Results) -> ReportSection:
             else "95 % interval over dialogues."
         )
     )
-    tables = table_of_groups(("", *names), groups, caption=caption, contenders=len(names))
+    tables = table_of_contenders(results, groups, caption)
     bars = "Dots: mean over seeds; bars: 95 % interval over seeds and dialogues."
     figure_caption = bars if several else "Bars: 95 % interval over dialogues."
-    figures = (Figure(tuple(drawings), figure_caption),) if drawings else ()
-    return ReportSection("Use of the context", tables, figures)
+    return ReportSection("Use of the context", tables, figure_of(drawings, figure_caption))
 
 
 def _by_distance(distance: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:

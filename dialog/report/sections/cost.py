@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from statistics import fmean, stdev
 from typing import Any
 
 from dialog.report.formats.metrics import metric_display, metric_value
@@ -17,9 +16,10 @@ from dialog.report.tables import (
     Row,
     RowGroup,
     has_several_seeds,
-    model_names,
+    mean_and_deviation,
     optional,
     spread_text,
+    table_of_contenders,
     table_of_groups,
     text_row,
 )
@@ -67,11 +67,7 @@ def cost(results: Results) -> ReportSection:
     spread = " Mean over seeds ± standard deviation." if has_several_seeds(results) else ""
     notes = [NOTES[row[0].text] for row in filled if row[0].text in NOTES]
     caption = " ".join([f"Size and cost of the contenders.{spread}", *notes])
-    head = ("", *model_names(results))
-    return ReportSection(
-        "Cost",
-        table_of_groups(head, [RowGroup("", filled)], caption=caption, contenders=len(models)),
-    )
+    return ReportSection("Cost", table_of_contenders(results, [RowGroup("", filled)], caption))
 
 
 def runs(results: Results) -> ReportSection:
@@ -119,9 +115,10 @@ def _mean(model: Mapping[str, Any], key: str, to_text: Callable[[float], str]) -
     values = [run[key] for run in model["runs"] if run[key] is not None]
     if not values or not _trained(model):
         return NONE
-    mean = fmean(values)
-    std = stdev(values) if len(values) > 1 else 0.0
-    return spread_text(mean, None if to_text(mean + std) == to_text(mean) else std, to_text)
+    mean, std = mean_and_deviation(values)
+    if to_text(mean + (std or 0.0)) == to_text(mean):
+        std = None
+    return spread_text(mean, std, to_text)
 
 
 def _quality(models: Sequence[Mapping[str, Any]]) -> str:

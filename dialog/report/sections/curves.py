@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from dialog.report.drawing.charts import bands_svg
-from dialog.report.tables import Figure, ReportSection, Results
+from dialog.report.tables import ReportSection, Results, figure_of
 
 MOST_NOTES = 6
 """Sentences about pairs of curves."""
@@ -49,9 +49,8 @@ def curves(results: Results) -> ReportSection:
         f"Bits per byte on the validation split during training.{band} The first steps, which are"
         " higher, are cut off." + (" Diverged runs are not drawn." if diverged else "")
     )
-    return ReportSection(
-        "Learning curves", figures=(Figure(tuple(drawings), caption),), notes=tuple(_notes(results))
-    )
+    figures = figure_of(drawings, caption)
+    return ReportSection("Learning curves", figures=figures, notes=tuple(_notes(results)))
 
 
 def _notes(results: Results) -> Iterator[str]:

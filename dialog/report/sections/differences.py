@@ -4,7 +4,7 @@ contender if decided.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from dialog.report.formats.metrics import best_first, better_of, metric_display
@@ -12,6 +12,7 @@ from dialog.report.formats.numbers import percent
 from dialog.report.tables import (
     NONE,
     ReportCell,
+    ReportSection,
     ReportTable,
     Results,
     Row,
@@ -24,6 +25,7 @@ from dialog.report.tables import (
     signed,
     subsets_of,
     table_of_groups,
+    text_row,
 )
 
 Difference = Mapping[str, Any]
@@ -138,21 +140,12 @@ def pairwise(results: Results, metrics: Sequence[str], caption: str) -> tuple[Re
     subset.
     """
     shown = fitting_metrics(results, metrics)
-    groups = (
-        RowGroup(
-            title,
-            tuple(
-                (
-                    ReportCell(metric_label(metric)),
-                    ReportCell(_pair(entry)),
-                    *difference_cells(entry),
-                )
-                for metric in shown
-                for entry in differences_of(results, subset, metric)
-            ),
-        )
-        for subset, title in subsets_of(results).items()
-    )
+
+    def row(entry: Difference) -> Row:
+        label = metric_label(entry["metric"])
+        return (*text_row(label, _pair(entry)), *difference_cells(entry))
+
+    groups = _groups_of_tests(results, shown, row)
     head = ("", "Pair", *difference_head(results))
     options = {
         "caption": caption,
@@ -160,6 +153,15 @@ def pairwise(results: Results, metrics: Sequence[str], caption: str) -> tuple[Re
         "folded": _label_of_pairs("Every pair", shown, metrics),
     }
     return without_probabilities(table_of_groups(head, groups, **options))
+
+
+def _groups_of_tests(
+    results: Results, metrics: Sequence[str], row: Callable[[Difference], Row]
+) -> Iterator[RowGroup]:
+    """Yield a group for each subset, with a row for each metric and pair."""
+    for subset, title in subsets_of(results).items():
+        entries = (entry for metric in metrics for entry in differences_of(results, subset, metric))
+        yield RowGroup(title, tuple(map(row, entries)))
 
 
 def fitting_metrics(results: Results, metrics: Sequence[str]) -> list[str]:
@@ -174,41 +176,26 @@ def without_probabilities(tables: tuple[ReportTable, ...]) -> tuple[ReportTable,
     """Return tables without a column of improvement probabilities that has no value, as for single
     seeds.
     """
-    return tuple(
-        table.select(
-            [
-                column
-                for column, name in enumerate(table.head)
-                if name != PROBABILITY or _has_value(table, column)
-            ]
-        )
-        for table in tables
-    )
+
+    def columns(table: ReportTable) -> list[int]:
+        return [
+            column
+            for column, name in enumerate(table.head)
+            if name != PROBABILITY or any(row[column].text != NONE for row in table.rows)
+        ]
+
+    return tuple(table.select(columns(table)) for table in tables)
 
 
-def power(results: Results) -> tuple[ReportTable, ...]:
+def statistics(results: Results) -> ReportSection:
     """Return how each difference was tested, and how much a comparison of this size can detect."""
     several = len(model_names(results)) > 2
     metrics = [*dict.fromkeys(entry["metric"] for entry in results["differences"])]
     shown = fitting_metrics(results, metrics)
-    groups = (
-        RowGroup(
-            title,
-            tuple(
-                _power_row(entry, several)
-                for metric in shown
-                for entry in differences_of(results, subset, metric)
-            ),
-        )
-        for subset, title in subsets_of(results).items()
-    )
+    groups = _groups_of_tests(results, shown, lambda entry: _power_row(entry, several))
     columns = (
-        "p",
-        "Standard error",
-        "Degrees of freedom",
-        "Detectable difference",
-        "Seeds to decide",
-        "Method",
+        *("p", "Standard error", "Degrees of freedom", "Detectable difference"),
+        *("Seeds to decide", "Method"),
     )
     caption = (
         "p before correction, standard error of each difference, the smallest difference that a"
@@ -216,12 +203,8 @@ def power(results: Results) -> tuple[ReportTable, ...]:
         " measured one."
     )
     head = ("", *(("Pair",) if several else ()), *columns)
-    return table_of_groups(
-        head,
-        groups,
-        caption=caption,
-        folded=_label_of_pairs("Power and method of every test", shown, metrics),
-    )
+    label = _label_of_pairs("Power and method of every test", shown, metrics)
+    return ReportSection("Statistics", table_of_groups(head, groups, caption=caption, folded=label))
 
 
 def pair_note(results: Results, metrics: Sequence[str]) -> str:
@@ -263,22 +246,17 @@ def untested_note(results: Results, metrics: Sequence[str]) -> str:
 
 def _matrix_row(results: Results, subset: str, metric: str, names: Sequence[str], row: int) -> Row:
     """Return the intervals of one contender minus each worse one; blank below the diagonal."""
-    entries = {(entry["a"], entry["b"]): entry for entry in differences_of(results, subset, metric)}
+    intervals = {}
+    for entry in differences_of(results, subset, metric):
+        low, high = entry["interval"] or (None, None)
+        turned = (None, None) if low is None or high is None else (-high, -low)
+        intervals[entry["a"], entry["b"]] = ((low, high), entry["decided"])
+        intervals[entry["b"], entry["a"]] = (turned, entry["decided"])
     cells = [ReportCell("")] * row
     for other in names[row + 1 :]:
-        entry = entries.get((names[row], other))
-        turned = entries.get((other, names[row]))
-        interval = (
-            entry["interval"]
-            if entry
-            else [-limit for limit in reversed(turned["interval"])]
-            if turned
-            else ()
-        )
-        text = (
-            interval_text(interval, metric_display(metric).format) if None not in interval else NONE
-        )
-        cells.append(ReportCell(text, "decided" if (entry or turned or {}).get("decided") else ""))
+        interval, decided = intervals.get((names[row], other), ((), False))
+        text = interval_text(interval, metric_display(metric).format)
+        cells.append(ReportCell(text, "decided" if decided else ""))
     return (ReportCell(names[row]), *cells)
 
 
@@ -308,13 +286,7 @@ def _power_row(entry: Difference, several: bool) -> Row:
         entry["method"],
     )
     pair = (_pair(entry),) if several else ()
-    return tuple(
-        ReportCell(text) for text in (metric_display(entry["metric"]).label, *pair, *texts)
-    )
-
-
-def _has_value(table: ReportTable, column: int) -> bool:
-    return any(row[column].text != NONE for row in table.rows)
+    return text_row(metric_display(entry["metric"]).label, *pair, *texts)
 
 
 def _pair(entry: Difference) -> str:

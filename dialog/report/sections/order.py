@@ -7,9 +7,10 @@ from dialog.report.sections.breakdown import breakdown, calibration
 from dialog.report.sections.context_use import context_use
 from dialog.report.sections.cost import cost, runs
 from dialog.report.sections.curves import curves
+from dialog.report.sections.differences import statistics
 from dialog.report.sections.parity import parity
 from dialog.report.sections.ratings import ratings
-from dialog.report.sections.scores import generation, likelihood, statistics
+from dialog.report.sections.scores import generation, likelihood
 from dialog.report.tables import ReportSection, Results
 
 MAIN = (

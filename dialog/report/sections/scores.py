@@ -21,7 +21,6 @@ from dialog.report.sections.differences import (
     matrix,
     pair_note,
     pairwise,
-    power,
     winner,
     without_probabilities,
 )
@@ -103,11 +102,6 @@ def summary(results: Results, metrics: Collection[str]) -> tuple[ReportTable, ..
     return without_probabilities(
         table_of_groups(head, [RowGroup("", tuple(_rows(results, "all", names, (), pair)))])
     )
-
-
-def statistics(results: Results) -> ReportSection:
-    """Return the table of standard errors and power."""
-    return ReportSection("Statistics", power(results))
 
 
 def metric_names(results: Results) -> list[str]:

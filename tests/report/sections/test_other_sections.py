@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from dialog.report.sections.attention import attention_statistics, spread
+from dialog.report.sections.attention import attention_statistics
 from dialog.report.sections.breakdown import breakdown, calibration
 from dialog.report.sections.context_use import context_use
 from dialog.report.sections.cost import cost, runs
 from dialog.report.sections.curves import curves
 from dialog.report.sections.order import appendix, main_sections
 from dialog.report.sections.parity import broken_settings, parity
-from dialog.report.tables import ReportSection, ReportTable
+from dialog.report.tables import ReportSection, ReportTable, mean_and_deviation
 
 
 def captions_of(section: ReportSection) -> str:
@@ -221,8 +221,8 @@ def test_attention_statistics(results: dict[str, Any]) -> None:
     ]
     assert len(section.figures[0].drawings) == 3
     assert meanings.folded
-    assert spread([0.4, 0.42]) == pytest.approx((0.41, 0.02 / 2**0.5))
-    assert spread([0.4]).half is None
+    assert mean_and_deviation([0.4, 0.42]) == pytest.approx((0.41, 0.02 / 2**0.5))
+    assert mean_and_deviation([0.4]) == (0.4, None)
     assert "standard deviation" in section.figures[0].caption
     results["attention"] = {}
     assert attention_statistics(results) == ReportSection("Attention statistics")

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from dialog.report.markdown import to_markdown
-from dialog.report.sections.differences import winner
-from dialog.report.sections.scores import generation, likelihood, statistics
+from dialog.report.sections.differences import statistics, winner
+from dialog.report.sections.scores import generation, likelihood
 from dialog.report.tables import WHOLE_TEST_SET, ReportCell, ReportTable, provenance
 from dialog.report.verdict import other_verdicts, verdict_lines
 
