@@ -27,7 +27,7 @@ def ignore(number: int, piece: str) -> None:
 
 
 @dataclass
-class Exchange:
+class AnsweredTurn:
     """A turn of the user, the reply of each run, and the number of attempts before these replies.
 
     The first replies are the texts of ``candidates``; those after them were stopped.
@@ -51,9 +51,9 @@ class Session:
         self.runs = list(runs)
         self.names = run_names(runs)
         self.settings = [SearchSettings.of(run, trust=trust) for run in runs]
-        self.exchanges: list[Exchange] = []
+        self.exchanges: list[AnsweredTurn] = []
         # the conversation before the replies in progress; None without any
-        self._before: list[Exchange] | None = None
+        self._before: list[AnsweredTurn] | None = None
         self._partial: list[str] = []  # what each run has generated of them
 
     # ------------------------------------------------------------------ replies
@@ -67,13 +67,13 @@ class Session:
         """
         if not is_unicode(text):
             raise UserError("the line is not UTF-8; check the encoding of the terminal or file")
-        return self._reply(self.exchanges, Exchange(text), watch)
+        return self._reply(self.exchanges, AnsweredTurn(text), watch)
 
     def retry(self, watch: Watch = ignore) -> list[str]:
         """Replace the last replies; a search that draws uses its next seed."""
         last = self._last("/retry")
         return self._reply(
-            self.exchanges[:-1], Exchange(last.text, attempt=last.attempt + 1), watch
+            self.exchanges[:-1], AnsweredTurn(last.text, attempt=last.attempt + 1), watch
         )
 
     def stop(self) -> list[str]:
@@ -120,7 +120,7 @@ class Session:
 
     # ------------------------------------------------------------------ conversation
 
-    def context(self, number: int, exchanges: Sequence[Exchange] | None = None) -> list[str]:
+    def context(self, number: int, exchanges: Sequence[AnsweredTurn] | None = None) -> list[str]:
         """Return the turns that a run answers, down to the user's last one."""
         exchanges = self.exchanges if exchanges is None else exchanges
         earlier = [
@@ -173,7 +173,9 @@ class Session:
 
     # ------------------------------------------------------------------ parts
 
-    def _reply(self, earlier: Sequence[Exchange], exchange: Exchange, watch: Watch) -> list[str]:
+    def _reply(
+        self, earlier: Sequence[AnsweredTurn], exchange: AnsweredTurn, watch: Watch
+    ) -> list[str]:
         before = self.exchanges
         self._partial = [""] * len(self.runs)
         self._before = before
@@ -214,7 +216,7 @@ class Session:
         check_answered([candidates], str(run.folder))
         return candidates
 
-    def _last(self, command: str) -> Exchange:
+    def _last(self, command: str) -> AnsweredTurn:
         if not self.exchanges:
             raise UserError(f"{command}: the conversation is empty; write a line first")
         return self.exchanges[-1]
