@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dialog.config.components import accepts, build, name_and_arguments
 from dialog.config.schema import ModelConfig, Recipe
 from dialog.data.corpora import CORPORA, Corpus
-from dialog.data.corpora.readable import ReadableCorpus, read_errors_as_user_errors
+from dialog.data.corpora.corpus import ReadableCorpus, read_errors_as_user_errors
 from dialog.data.reading.downloads import corpus_folder, ensure_downloaded
 from dialog.errors import UserError, section
 from dialog.paths import cache

@@ -11,7 +11,7 @@ from dialog.atomic import write_text
 from dialog.chat.search_settings import SearchSettings
 from dialog.config.components import Component
 from dialog.config.trust import NO_TRUST, Trust
-from dialog.data.tokenizers.text_stream import TextStream
+from dialog.data.tokenizers.tokenizer import TextStream
 from dialog.errors import UserError
 from dialog.escaping import is_unicode, to_json
 from dialog.generation.responder import Candidate, check_answered

@@ -70,9 +70,8 @@ def inspect(
     if html is not None:
         check_new_file(html, "--html")
     from dialog.build import build_corpus, build_rules
-    from dialog.inspection.html import write_html
     from dialog.inspection.inspect import inspect as run_inspection
-    from dialog.inspection.text import to_text
+    from dialog.inspection.output import to_text, write_html
     from dialog.runs.check import check_data
 
     check_data(composed.recipe)

@@ -6,7 +6,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
+import numpy as np
+
 from dialog.data.dialogue import Dialogue
+from dialog.data.text_matching.fingerprints import Integers
 from dialog.report.formats.numbers import count, percent
 
 EVALUATED = ("validation", "test")
@@ -100,3 +103,16 @@ def worst_split(parts: Mapping[str, tuple[float, float]]) -> str:
 def location(dialogue: Dialogue) -> str:
     """Return the id of a dialogue, with the file name and line if the corpus gives them."""
     return f"{dialogue.id} ({dialogue.place.rpartition('/')[2]})" if dialogue.place else dialogue.id
+
+
+PERCENTS = (50, 90, 95, 99, 100)
+PERCENTILE_LABELS = tuple(f"p{percent}" if percent < 100 else "max" for percent in PERCENTS)
+
+
+def percentiles(sizes: Integers) -> list[int]:
+    """For each p of `PERCENTS`, return the smallest size that at least p % do not exceed; 0 without
+    sizes.
+    """
+    if not len(sizes):
+        return [0] * len(PERCENTS)
+    return [int(size) for size in np.percentile(sizes, PERCENTS, method="inverted_cdf")]

@@ -12,16 +12,12 @@ from dialog.data.corpora import Corpus
 from dialog.data.dialogue import Dialogue
 from dialog.data.examples import DROP, ExampleRules, usable_dialogue
 from dialog.inspection.findings import EVALUATED, Finding, Section
-from dialog.inspection.sections.characters import CharacterSection
-from dialog.inspection.sections.duplicates import DuplicateSection
+from dialog.inspection.sections.duplicates import DuplicateSection, LeakSection
 from dialog.inspection.sections.generic import GenericSection
-from dialog.inspection.sections.languages import LanguageSection
-from dialog.inspection.sections.leak import LeakSection
-from dialog.inspection.sections.lengths import LengthSection
 from dialog.inspection.sections.near_duplicates import NearDuplicateSection
 from dialog.inspection.sections.records import RecordSection
-from dialog.inspection.sections.reserved import ReservedSection
-from dialog.inspection.sections.speakers import SpeakerSection
+from dialog.inspection.sections.shape import LengthSection, SpeakerSection
+from dialog.inspection.sections.text import CharacterSection, LanguageSection, ReservedSection
 from dialog.report.progress import ProgressBars
 
 FORMAT = 1

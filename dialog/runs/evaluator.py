@@ -20,7 +20,7 @@ from dialog.config.components import Component
 from dialog.data.batching import Batch, collate
 from dialog.data.dialogue import Example
 from dialog.data.gold_alignment import alignment
-from dialog.data.store.pair_batches import pair_batches
+from dialog.data.store.plan import pair_batches
 from dialog.data.tokenizers.tokenizer import PAD, UNK
 from dialog.generation.responder import Candidate, Responder, check_answered
 from dialog.metrics import words

@@ -52,9 +52,9 @@ def prepare_part(recipe: Recipe, index: int, count: int) -> Path:
 
 def example_ids(recipe: Recipe, split: str, rows: Collection[int]) -> dict[int, str]:
     """Map rows of a prepared split to the ids of their examples, by reading the corpus again."""
-    from dialog.data.preparation import example_ids as ids
+    from dialog.data.preparation import filtering
 
-    return ids.example_ids(_checked_job(recipe), split, rows)
+    return filtering.example_ids(_checked_job(recipe), split, rows)
 
 
 def gold_alignments(

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from dialog.config.components import Component
 from dialog.data.batching import collate
-from dialog.data.tokenizers.text_stream import TextStream
+from dialog.data.tokenizers.tokenizer import TextStream
 from dialog.errors import UserError
 from dialog.generation.responder import Candidate
 from dialog.runs.run import Run

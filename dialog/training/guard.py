@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from dialog.data.batching import Batch
-from dialog.data.preparation.example_ids import Names
+from dialog.data.preparation.filtering import Names
 from dialog.errors import DivergedError
 from dialog.training.distributed.fsdp import is_sharded
 

@@ -9,7 +9,7 @@ import pytest
 
 from dialog.chat.session import Session
 from dialog.chat.terminal import Screen, line_editor
-from dialog.data.tokenizers.text_stream import TextStream
+from dialog.data.tokenizers.tokenizer import TextStream
 
 HELLO = "I will have the soup ."
 

@@ -194,7 +194,7 @@ def test_text_is_printed_if_the_page_fails(corpus: Path, monkeypatch: pytest.Mon
     def fails(*_: object, **__: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr("dialog.inspection.html.write_html", fails)
+    monkeypatch.setattr("dialog.inspection.output.write_html", fails)
     arguments = [
         "quickstart/transformer",
         "data.corpus={name: jsonl}",

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from dialog.escaping import one_line
 from dialog.inspection.findings import BarChart, Finding, Quotation, Table
-from dialog.inspection.html import write_html
 from dialog.inspection.inspect import Inspection, inspect
-from dialog.inspection.text import to_text
+from dialog.inspection.output import to_text, write_html
 from dialog.report.terminal import display_width
 
 HOSTILE = (

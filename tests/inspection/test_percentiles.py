@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dialog.inspection.percentiles import PERCENTS, percentiles
+from dialog.inspection.findings import PERCENTS, percentiles
 
 
 @given(st.lists(st.integers(0, 20), min_size=1))

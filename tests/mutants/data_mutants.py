@@ -11,7 +11,7 @@ MUTANTS = (
         "a share that just reaches the limit is refused",
         "cli/corpora/test_counts.py::test_more_than_max_dropped_is_an_error",
         (
-            "data/preparation/checks.py",
+            "data/preparation/merge.py",
             "dropped > max_dropped * read",
             "dropped >= max_dropped * read",
         ),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dialog.data.dialogue import Example
-from dialog.data.store.source_lines import lines_of_source
+from dialog.data.store.layout import lines_of_source
 from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, SELF, Tokenizer
 
 KINDS = ("word", "punctuation", "role", "start", "end")

@@ -28,7 +28,7 @@ from dialog.data.batching import collate
 from dialog.data.dialogue import Example
 from dialog.data.gold_alignment import alignment
 from dialog.data.store.layout import ROLES, encode_example
-from dialog.data.store.pair_batches import pair_batches
+from dialog.data.store.plan import pair_batches
 from dialog.data.tokenizers.tokenizer import PAD, UNK, Tokenizer
 from dialog.metrics.likelihood import BitsPerByte
 from dialog.models.seq2seq import Seq2Seq

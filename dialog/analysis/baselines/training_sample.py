@@ -11,8 +11,7 @@ from typing import NamedTuple
 from dialog.analysis.reservoir import Reservoir
 from dialog.data.dialogue import Dialogue
 from dialog.data.examples import DialogueWindows, usable_dialogue
-from dialog.data.preparation.blocks import blocks
-from dialog.data.preparation.filtering import filter_block, survey_filters
+from dialog.data.preparation.filtering import blocks, filter_block, survey_filters
 from dialog.data.preparation.job import Job
 from dialog.data.text_matching.leaks import LeakDetector, LeakReport, hash_long_pairs
 

@@ -1,4 +1,4 @@
-"""Corpus readers, one file per format, and the table that names them.
+"""Corpus readers, one file per format or family of corpora, and the table that names them.
 
 Read first: `corpus.py`, then `jsonl.py`.
 """
@@ -9,29 +9,21 @@ from dialog.config.components import Family
 from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 from dialog.data.corpora.builtin.synthetic_tasks import SyntheticTasks
 from dialog.data.corpora.convokit import ConvoKit
-from dialog.data.corpora.cornell import Cornell
 from dialog.data.corpora.corpus import Corpus
-from dialog.data.corpora.crosswoz import CrossWOZ
 from dialog.data.corpora.csv import Csv
 from dialog.data.corpora.dailydialog import DailyDialog
 from dialog.data.corpora.empathetic import Empathetic
+from dialog.data.corpora.films import Cornell, OpenSubtitles
 from dialog.data.corpora.huggingface import HuggingFace
-from dialog.data.corpora.jsonl import JsonLines
-from dialog.data.corpora.kdconv import KdConv
-from dialog.data.corpora.messages import Messages
+from dialog.data.corpora.jsonl import JsonLines, Messages
+from dialog.data.corpora.knowledge_grounded import KdConv, TopicalChat
 from dialog.data.corpora.mixture import Mixture
-from dialog.data.corpora.multiwoz import MultiWOZ
-from dialog.data.corpora.opensubtitles import OpenSubtitles
 from dialog.data.corpora.parallel import Parallel, multi30k
-from dialog.data.corpora.parlai import ParlAI
-from dialog.data.corpora.personachat import PersonaChat
+from dialog.data.corpora.parlai import ParlAI, PersonaChat
 from dialog.data.corpora.selfdialogue import SelfDialogue
-from dialog.data.corpora.sgd import SGD
-from dialog.data.corpora.switchboard import Switchboard
-from dialog.data.corpora.switchboard_ms98 import SwitchboardMS98
-from dialog.data.corpora.taskmaster import Taskmaster
+from dialog.data.corpora.switchboard import Switchboard, SwitchboardMS98
+from dialog.data.corpora.task_oriented import SGD, CrossWOZ, MultiWOZ, Taskmaster
 from dialog.data.corpora.text import PlainText
-from dialog.data.corpora.topical_chat import TopicalChat
 from dialog.data.corpora.ubuntu import Ubuntu
 
 __all__ = ["CORPORA", "Corpus"]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
-from dialog.data.corpora.parsing.corpus_files import digests, require_path
+from dialog.data.corpora.parsing.corpus_files import FileCorpus
 from dialog.data.corpora.parsing.lines import line_records
 from dialog.data.corpora.parsing.records import records
-from dialog.data.corpora.parsing.reply_chains import Utterance, longest_chain
 from dialog.data.corpora.parsing.splits import split_by_hash
 from dialog.data.dialogue import WARNING, Dialogue, Entry, Malformed, Turn
 from dialog.data.reading.files import find_file
@@ -30,7 +30,22 @@ FIELDS = {
 """The fields of an utterance, and their names in older releases."""
 
 
-class ConvoKit:
+class Utterance(NamedTuple):
+    """An utterance, its file:line and the id of the utterance that it replies to."""
+
+    place: str
+    id: str
+    text: str
+    speaker: str
+    conversation: str
+    reply_to: str | None
+    error: str = ""
+    """Message about a malformed field, which makes the conversation malformed; the other fields are
+    then empty.
+    """
+
+
+class ConvoKit(FileCorpus):
     """Read a ConvoKit folder: `utterances.jsonl` and `conversations.json`, no other file.
 
     The utterances of a conversation are a dialogue with the conversation's id; its meta comes from
@@ -50,26 +65,19 @@ class ConvoKit:
     """
 
     def __init__(self, path: Path | None, *, group: str | None = None) -> None:
-        self.path = require_path(
-            path, "convokit", f"a ConvoKit folder ({UTTERANCES}, {CONVERSATIONS})"
-        )
+        super().__init__(path, "convokit", f"a ConvoKit folder ({UTTERANCES}, {CONVERSATIONS})")
         self.group = group
 
     def dialogues(self, split: str) -> Iterator[Entry]:
         """Yield the conversations of a split, each after its last utterance; unfinished ones are
         kept in memory.
         """
-        return split_by_hash(self._entries(*self._files()), split)
+        return split_by_hash(self._entries(*self.files()), split)
 
-    def fingerprint(self) -> dict[str, str]:
-        """Map the files to their SHA-256."""
-        return digests(self.path, self._files())
-
-    def _files(self) -> list[Path]:
-        return [
-            find_file(self.path, name, "a ConvoKit folder should hold it")
-            for name in (UTTERANCES, CONVERSATIONS)
-        ]
+    def files(self) -> Iterable[Path]:
+        """Return the two files."""
+        hint = "a ConvoKit folder should hold it"
+        return [find_file(self.path, name, hint) for name in (UTTERANCES, CONVERSATIONS)]
 
     def _entries(self, utterances: Path, conversations: Path) -> Iterator[Entry]:
         meta = {id: json.dumps(_checked(fields)) for id, fields in json_members(conversations)}
@@ -98,7 +106,7 @@ class ConvoKit:
         meta = dict(fields.get("meta", fields))
         if self.group is not None:
             meta["author"] = meta[self.group]
-        chain, dangling = longest_chain(conversation, place)
+        chain, dangling = _longest_chain(conversation, place)
         if dangling or len(chain) < len(conversation):
             meta[WARNING] = (
                 f"{place}: {len(conversation) - len(chain)} of {len(conversation)} utterances are"
@@ -129,3 +137,50 @@ def _checked(fields: Json | UserError) -> Json:
     if isinstance(fields, UserError):
         raise fields
     return fields
+
+
+def _longest_chain(conversation: Sequence[Utterance], place: str) -> tuple[list[Utterance], int]:
+    """Return the longest chain of replies and the number of dangling replies.
+
+    A dangling reply points to itself or outside the conversation; it starts a chain. If no
+    utterance replies to another, all are returned in file order. Of several longest chains, the one
+    whose end comes first in the file wins.
+
+    Raises:
+        UserError: two utterances have the same id, or replies form a circle.
+    """
+    by_id = {utterance.id: utterance for utterance in conversation}
+    if len(by_id) < len(conversation):
+        raise UserError(
+            f"{place}: two utterances of this conversation have the same id; remove one"
+        )
+    parents = {
+        utterance.id: by_id[utterance.reply_to]
+        for utterance in conversation
+        if utterance.reply_to in by_id and utterance.reply_to != utterance.id
+    }
+    dangling = sum(
+        utterance.reply_to is not None and utterance.id not in parents for utterance in conversation
+    )
+    if not parents:
+        return list(conversation), dangling
+    ends = _deepest(conversation, {id: parent.id for id, parent in parents.items()}, place)
+    chain = [next(utterance for utterance in conversation if utterance.id in ends)]
+    while chain[-1].id in parents:
+        chain.append(parents[chain[-1].id])
+    return chain[::-1], dangling
+
+
+def _deepest(conversation: Sequence[Utterance], parents: dict[str, str], place: str) -> set[str]:
+    """Return the ids at the greatest depth of the reply trees."""
+    replies: defaultdict[str, list[str]] = defaultdict(list)
+    for id, parent in parents.items():
+        replies[parent].append(id)
+    levels = [[utterance.id for utterance in conversation if utterance.id not in parents]]
+    while levels[-1]:
+        levels.append([reply for id in levels[-1] for reply in replies[id]])
+    if sum(map(len, levels)) < len(conversation):
+        raise UserError(
+            f"{place}: the replies of this conversation form a circle; correct or remove it"
+        )
+    return set(levels[-2])

@@ -1,11 +1,16 @@
-"""The interface of a corpus."""
+"""The interface of a corpus, and the wrapper that turns errors of any corpus, also of a user's own,
+into UserError.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Protocol
 
-from dialog.data.dialogue import Entry
+from dialog.data.dialogue import Dialogue, Entry, Malformed, Turn
+from dialog.errors import UserError
 
 
 class Corpus(Protocol):
@@ -18,3 +23,62 @@ class Corpus(Protocol):
         """Map each file to its SHA-256 and each setting to its value; equal if and only if the
         dialogues are equal.
         """
+
+
+@dataclass(frozen=True)
+class ReadableCorpus:
+    """Wrap a corpus: an ``OSError`` of its reader, or a value of another type than promised,
+    becomes a `UserError`.
+    """
+
+    corpus: Corpus
+
+    def dialogues(self, split: str) -> Iterator[Entry]:
+        """See `Corpus.dialogues`."""
+        with read_errors_as_user_errors():
+            for entry in self.corpus.dialogues(split):
+                self._check(entry)
+                yield entry
+
+    def fingerprint(self) -> Mapping[str, str]:
+        """See `Corpus.fingerprint`."""
+        with read_errors_as_user_errors():
+            fingerprint = self.corpus.fingerprint()
+        if not isinstance(fingerprint, Mapping):
+            raise UserError(
+                f"{self._name}.fingerprint() returns a {type(fingerprint).__name__}; return a dict"
+                ' of strings, such as {"version": "1"}, that changes whenever the dialogues do'
+            )
+        return fingerprint
+
+    @property
+    def _name(self) -> str:
+        kind = type(self.corpus)
+        return f"{kind.__module__}.{kind.__qualname__}"
+
+    def _check(self, entry: object) -> None:
+        if isinstance(entry, Malformed):
+            return
+        if not isinstance(entry, Dialogue):
+            raise UserError(
+                f"{self._name}.dialogues() yields a {type(entry).__name__}; "
+                "yield dialog.Dialogue(id, (dialog.Turn(speaker, text), ...))"
+            )
+        for turn in (*entry.facts, *entry.turns):
+            if not isinstance(turn, Turn):
+                raise UserError(
+                    f"{self._name}.dialogues() yields dialogue {entry.id!r} with a"
+                    f" {type(turn).__name__} among its turns or facts; use dialog.Turn(speaker,"
+                    " text)"
+                )
+
+
+@contextmanager
+def read_errors_as_user_errors() -> Iterator[None]:
+    """Re-raise an ``OSError`` as `UserError`."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"cannot read the corpus ({error}); set data.path to a readable folder or file"
+        ) from error

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from dialog.data.corpora.parsing.blocks import Block, block_records
-from dialog.data.corpora.parsing.corpus_files import SplitFiles, require_path
+from dialog.data.corpora.parsing.corpus_files import SplitFileCorpus
 from dialog.data.corpora.parsing.lines import line_number
+from dialog.data.corpora.parsing.records import Block, block_records
 from dialog.data.corpora.parsing.tables import Row, RowError, cells, table
 from dialog.data.dialogue import Dialogue, Entry, Turn
 from dialog.errors import UserError
@@ -19,7 +19,7 @@ their own.
 """
 
 
-class Csv:
+class Csv(SplitFileCorpus):
     """Read tables: `train.csv`, `validation.csv` and `test.csv` (or `.tsv`), or one file.
 
     The first row names the columns, in any case. By default a row is a turn, and consecutive rows
@@ -58,12 +58,8 @@ class Csv:
         quotes: bool = True,
         encoding: str = "utf-8",
     ) -> None:
-        path = require_path(
-            path, "csv", "a folder with train.csv, validation.csv and test.csv, or a file"
-        )
-        self.files = SplitFiles(
-            path, (".csv", ".tsv"), "it should hold dialogues, with column names in its first row"
-        )
+        hint = "it should hold dialogues, with column names in its first row"
+        super().__init__(path, "csv", (".csv", ".tsv"), hint)
         if (context is None) != (response is None):
             raise UserError(
                 "corpus csv: only one of context and response is set; set both or neither"
@@ -78,8 +74,8 @@ class Csv:
         self.quotes = quotes
         self.encoding = encoding
 
-    def dialogues(self, split: str) -> Iterator[Entry]:
-        """Yield the dialogues of a split in the order of its file."""
+    def read(self, file: Path, split: str) -> Iterator[Entry]:
+        """Yield the dialogues of a file."""
         seen: set[str] = set()
 
         def parse(block: Block[Row], place: str) -> Dialogue:
@@ -98,13 +94,7 @@ class Csv:
             seen.add(id)
             return Dialogue(id, tuple(map(self._turn, range(len(block)), block)), place=place)
 
-        return self.files.entries(
-            split, lambda file: block_records(self._rows(file), self._begins, parse)
-        )
-
-    def fingerprint(self) -> dict[str, str]:
-        """Map the file or the three files to their SHA-256."""
-        return self.files.fingerprint()
+        return block_records(self._rows(file), self._begins, parse)
 
     def _turn(self, index: int, item: tuple[str, Row]) -> Turn:
         place, row = item
@@ -164,10 +154,7 @@ class Csv:
 
     def _rows(self, path: Path) -> Iterator[tuple[str, Row]]:
         delimiter = self.delimiter or ("\t" if ".tsv" in path.suffixes else None)
-        columns = self.pair or (
-            self.dialogue,
-            *([self.speaker] if self.speaker is not None else []),
-            self.text,
-        )
+        turn = (self.dialogue, self.speaker, self.text)
+        columns = self.pair or [column for column in turn if column is not None]
         rows = table(path, columns, delimiter=delimiter, quotes=self.quotes, encoding=self.encoding)
         return rows if self.pair else self._with_ids(rows)

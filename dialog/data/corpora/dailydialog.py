@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, repeat, zip_longest
 from pathlib import Path
 
-from dialog.data.corpora.parsing.corpus_files import digests, require_path
+from dialog.data.corpora.parsing.corpus_files import FileCorpus
 from dialog.data.corpora.parsing.lines import byte_lines, decode_line, line_number
-from dialog.data.corpora.parsing.records import records
-from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Entry, Turn
+from dialog.data.corpora.parsing.records import alternating, records
+from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Entry
 from dialog.data.reading.files import all_or_none, find_file, raw_lines
 from dialog.errors import UserError
 
@@ -30,7 +30,7 @@ PUNCTUATION = str.maketrans(
 )
 
 
-class DailyDialog:
+class DailyDialog(FileCorpus):
     """Read DailyDialog's official archive.
 
     `<split>/dialogues_<split>.txt` holds a dialogue a line, with ` __eou__` after every turn.
@@ -48,9 +48,8 @@ class DailyDialog:
     """
 
     def __init__(self, path: Path | None, *, cleaned: bool = False) -> None:
-        self.path = require_path(
-            path, "dailydialog", "the unpacked archive (train/dialogues_train.txt, ...)"
-        )
+        content = "the unpacked archive (train/dialogues_train.txt, ...)"
+        super().__init__(path, "dailydialog", content)
         self.cleaned = cleaned
 
     def dialogues(self, split: str) -> Iterator[Entry]:
@@ -62,10 +61,11 @@ class DailyDialog:
         items = ((place, (raw, dict(zip(labels, row, strict=True)))) for (place, raw), row in lines)
         return records(items, lambda item, place: self._dialogue(*item, split, place))
 
-    def fingerprint(self) -> dict[str, str]:
-        """Map the files to their SHA-256."""
-        files = ([self._text_file(split), *self._label_files(split).values()] for split in SPLITS)
-        return digests(self.path, chain.from_iterable(files))
+    def files(self) -> Iterable[Path]:
+        """Return the files of all splits, including the label files."""
+        for split in SPLITS:
+            yield self._text_file(split)
+            yield from self._label_files(split).values()
 
     def _text_file(self, split: str) -> Path:
         hint = "the unpacked archive should hold it; set data.path=DIR"
@@ -73,12 +73,11 @@ class DailyDialog:
 
     def _label_files(self, split: str) -> dict[str, Path]:
         """Map the keys of `meta` to the label files that exist."""
-        files = {key: [f"dialogues_{kind}_{split}.txt"] for key, kind in LABELS.items()}
-        return {
-            key: file
-            for key, names in files.items()
-            for file in all_or_none(self.path / split, names)
-        }
+        files: dict[str, Path] = {}
+        for key, kind in LABELS.items():
+            for file in all_or_none(self.path / split, [f"dialogues_{kind}_{split}.txt"]):
+                files[key] = file
+        return files
 
     def _dialogue(
         self, raw: bytes, labels: dict[str, bytes | None], split: str, place: str
@@ -91,7 +90,7 @@ class DailyDialog:
             texts = [_cleaned(text) for text in texts]
             if (id, len(texts)) == (SPLIT_TURN, 12):
                 texts[4:6] = [f"{texts[4]} {texts[5]}"]
-        turns = tuple(Turn("AB"[index % 2], text) for index, text in enumerate(texts))
+        turns = alternating(texts)
         meta = {
             key: [NAMES[key].get(number, str(number)) for number in map(int, (line or b"").split())]
             for key, line in labels.items()
@@ -99,10 +98,10 @@ class DailyDialog:
         differing = [
             f"{len(values)} {key}" for key, values in meta.items() if len(values) != len(turns)
         ]
-        warning = {
-            WARNING: f"{place}: {len(turns)} turns but {', '.join(differing)}; read without them"
-        }
-        return Dialogue(id, turns, warning if differing else meta, place=place)
+        if differing:
+            warning = f"{len(turns)} turns but {', '.join(differing)}; read without them"
+            return Dialogue(id, turns, {WARNING: f"{place}: {warning}"}, place=place)
+        return Dialogue(id, turns, meta, place=place)
 
 
 def _cleaned(text: str) -> str:

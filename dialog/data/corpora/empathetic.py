@@ -4,13 +4,13 @@ situations.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 
-from dialog.data.corpora.parsing.corpus_files import digests, require_path
+from dialog.data.corpora.parsing.corpus_files import FileCorpus
 from dialog.data.corpora.parsing.lines import byte_lines, decode_line
-from dialog.data.corpora.parsing.records import records
+from dialog.data.corpora.parsing.records import alternating, records
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
 from dialog.data.reading.files import find_file
 from dialog.errors import UserError
@@ -21,7 +21,7 @@ FIELDS = (8, 9)
 """Numbers of fields of a line; the ninth, in valid and test, holds candidate responses."""
 
 
-class Empathetic:
+class Empathetic(FileCorpus):
     """Read the official archive of EmpatheticDialogues: `train.csv`, `valid.csv` and `test.csv`, an
     utterance a line.
 
@@ -37,9 +37,8 @@ class Empathetic:
     """
 
     def __init__(self, path: Path | None, *, prompt: bool = False) -> None:
-        self.path = require_path(
-            path, "empathetic", "the unpacked archive (train.csv, valid.csv, test.csv)"
-        )
+        content = "the unpacked archive (train.csv, valid.csv, test.csv)"
+        super().__init__(path, "empathetic", content)
         self.prompt = prompt
 
     def dialogues(self, split: str) -> Iterator[Entry]:
@@ -50,23 +49,22 @@ class Empathetic:
         )
         return records(((lines[0][0], lines) for lines in conversations), self._dialogue)
 
+    def files(self) -> Iterable[Path]:
+        """Return the files of the splits."""
+        return map(self._file, SPLITS)
+
     def fingerprint(self) -> dict[str, str]:
         """Map the files to their SHA-256, and `prompt` to its value."""
-        return {"prompt": str(self.prompt), **digests(self.path, map(self._file, SPLITS))}
+        return {"prompt": str(self.prompt), **super().fingerprint()}
 
     def _file(self, split: str) -> Path:
-        return find_file(
-            self.path,
-            f"{NAMES[split]}.csv",
-            "the unpacked archive should hold it; set data.path=DIR",
-        )
+        hint = "the unpacked archive should hold it; set data.path=DIR"
+        return find_file(self.path, f"{NAMES[split]}.csv", hint)
 
     def _dialogue(self, lines: list[tuple[str, bytes]], place: str) -> Dialogue:
         rows = [_fields(raw, where, number) for number, (where, raw) in enumerate(lines, start=1)]
         id, _, emotion, situation, *_ = rows[0]
-        turns = tuple(
-            Turn(("speaker", "listener")[index % 2], row[5]) for index, row in enumerate(rows)
-        )
+        turns = alternating((row[5] for row in rows), ("speaker", "listener"))
         facts = (Turn("speaker", situation),) if self.prompt else ()
         return Dialogue(id, turns, {"emotion": emotion, "prompt": situation}, facts, place)
 

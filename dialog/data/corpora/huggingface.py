@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 from dialog.data.corpora.parsing.chat_messages import check_text_only, parse_chat
 from dialog.data.corpora.parsing.corpus_files import digests, require_path
-from dialog.data.corpora.parsing.parquet_shards import split_shards
 from dialog.data.corpora.parsing.records import records
 from dialog.data.corpora.parsing.splits import split_by_hash
 from dialog.data.dialogue import SPLITS, Dialogue, Entry
-from dialog.data.reading.hub import hub_rows
+from dialog.data.reading.downloads import is_offline
+from dialog.data.reading.files import find_names, require_file
 from dialog.data.reading.json_text import Json
-from dialog.data.reading.parquet import RowOrError, read_rows
+from dialog.data.reading.parquet import INSTALL, Row, RowOrError, read_rows
 from dialog.errors import UserError
 
 SPEAKERS = ("role", "speaker", "from")
 TEXTS = ("content", "text", "value")
+
+PATTERNS = ("{}.parquet", "{}-*.parquet", "data/{}-*.parquet", "{}/*.parquet")
+"""File names for a split: one file, the shards of a repository, the shards of the Hub's own
+conversion.
+"""
 
 
 class HuggingFace:
@@ -111,18 +117,15 @@ class HuggingFace:
                 "config": str(self.config),
                 "revision": str(self.revision),
             }
-        files = {file for name in self.names.values() for file in split_shards(self.path, name)}
-        return digests(self.path.parent if self.path.is_file() else self.path, files)
+        files = {file for name in self.names.values() for file in _split_shards(self.path, name)}
+        return digests(self.path, files)
 
     def _rows(self, split: str) -> Iterator[tuple[str, RowOrError]]:
         if self.dataset:
-            return hub_rows(self.dataset, self.config, self.revision, self.names[split])
+            return _hub_rows(self.dataset, self.config, self.revision, self.names[split])
         columns = [*self.columns, *([self.id] if self.id else [])]
-        return (
-            row
-            for file in split_shards(self.path, self.names[split])
-            for row in read_rows(file, columns)
-        )
+        files = _split_shards(self.path, self.names[split])
+        return chain.from_iterable(read_rows(file, columns) for file in files)
 
     def _dialogue(self, id: str, row: RowOrError, place: str) -> Dialogue:
         if isinstance(row, UnicodeDecodeError):
@@ -138,11 +141,9 @@ class HuggingFace:
             raise UserError(
                 f"{place}: no {self.id!r}; give each row an id, or leave data.corpus.id out"
             )
-        messages = (
-            row[self.columns[0]]
-            if len(self.columns) == 1
-            else [row[column] for column in self.columns]
-        )
+        messages = [row[column] for column in self.columns]
+        if len(self.columns) == 1:
+            (messages,) = messages
         if not isinstance(messages, list):
             problem = f"{self.columns[0]!r} is {type(messages).__name__}, not a list"
             raise UserError(f"{place}: {problem}; name the column of the turns in data.corpus")
@@ -163,3 +164,76 @@ def _message(message: Json, where: str) -> tuple[str | None, str]:
             " message"
         )
     return speakers[0], texts[0]
+
+
+def _split_shards(path: Path, name: str) -> list[Path]:
+    """Return the Parquet files of the split `name`, in order; if `path` is a file, only that.
+
+    Raises:
+        UserError: no file, files of two patterns, a missing shard, or shards of two counts.
+    """
+    candidates = [[path]]
+    if path.is_dir():
+        matches = (find_names(path, pattern.format(name)) for pattern in PATTERNS)
+        candidates = [[path / shard for shard in shards] for shards in matches if shards]
+        for shards in candidates:
+            _check_complete(shards)
+    if len(candidates) > 1:
+        raise UserError(
+            f"{candidates[0][0]} and {candidates[1][0]} are both there; keep one set of files"
+        )
+    files = candidates[0] if candidates else [path / f"{name}.parquet"]
+    for file in files:
+        require_file(file, "it should hold dialogues as Parquet; set data.path")
+    return files
+
+
+def _check_complete(files: list[Path]) -> None:
+    """Raise UserError unless shards named `NAME-00000-of-00002.parquet` are complete and of one
+    count per NAME.
+    """
+    matches = (re.fullmatch(r"(.*)-\d{5}-of-(\d{5})\.parquet", str(file)) for file in files)
+    pairs = [(match[1], match[2]) for match in matches if match]
+    counts = dict(pairs)
+    present = set(files)
+    for start, count in pairs:
+        if count != counts[start]:
+            raise UserError(
+                f"{start}-*: shards of {int(count)} and of {int(counts[start])}; keep one set of"
+                " files"
+            )
+    for start, count in counts.items():
+        for number in range(int(count)):
+            if (file := Path(f"{start}-{number:05}-of-{count}.parquet")) not in present:
+                raise UserError(f"{file} is missing, one of {int(count)} shards; download it again")
+
+
+def _hub_rows(
+    dataset: str, config: str | None, revision: str | None, split: str
+) -> Iterator[tuple[str, Row]]:
+    """Yield (dataset:split:row number, row); rows are streamed, not cached.
+
+    Raises:
+        UserError: DIALOG_OFFLINE is set, the package `datasets` is missing, or the Hub returns an
+            error.
+    """
+    if is_offline():
+        raise UserError(
+            f"{dataset} is on the Hub and DIALOG_OFFLINE forbids downloads; get its files and set"
+            " data.path=DIR"
+        )
+    try:
+        from datasets import load_dataset
+    except ImportError as error:
+        raise UserError(
+            f"corpus huggingface needs datasets to read {dataset}; {INSTALL}"
+        ) from error
+    try:
+        stream = load_dataset(dataset, config, split=split, revision=revision, streaming=True)
+        for number, row in enumerate(stream, start=1):
+            yield f"{dataset}:{split}:{number}", row
+    except Exception as error:  # the library's errors share no narrower class
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise UserError(
+            f"{dataset} cannot be read from the Hub ({reason}); check its name and split"
+        ) from error

@@ -1,4 +1,4 @@
-"""Dialogues as JSON lines."""
+"""Dialogues as JSON lines, and chats in the format of OpenAI's chat API and fine-tuning files."""
 
 from __future__ import annotations
 
@@ -6,17 +6,29 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from dialog.data.corpora.parsing.corpus_files import SplitFiles, require_path
+from dialog.data.corpora.parsing.chat_messages import (
+    FACT_ROLES,
+    TOOL_ROLES,
+    content_text,
+    misplaced_role,
+    parse_chat,
+)
+from dialog.data.corpora.parsing.corpus_files import SplitFileCorpus
 from dialog.data.corpora.parsing.lines import line_number, line_records
 from dialog.data.corpora.parsing.records import record_id
 from dialog.data.dialogue import Dialogue, Entry, Turn
-from dialog.data.reading.json_text import parse_json
+from dialog.data.reading.json_text import Json, parse_json
 from dialog.errors import UserError
 
-FORMAT = '{"id": "d1", "turns": [{"speaker": "A", "text": "Hi !"}, ...]}'
+TURNS = '{"id": "d1", "turns": [{"speaker": "A", "text": "Hi !"}, ...]}'
+CHAT = (
+    '{"messages": [{"role": "user", "content": "Hi !"}, {"role": "assistant", "content": "Hello'
+    ' ."}]}'
+)
+SPEAKERS = ("user", "assistant")
 
 
-class JsonLines:
+class JsonLines(SplitFileCorpus):
     """Read JSON lines: `train.jsonl`, `validation.jsonl` and `test.jsonl`, or one file.
 
     Each line is `{"id": str, "turns": [{"speaker": str, "text": str} or str, ...], "meta": {...}}`.
@@ -30,58 +42,87 @@ class JsonLines:
     """
 
     def __init__(self, path: Path | None, *, encoding: str = "utf-8") -> None:
-        path = require_path(
-            path, "jsonl", "a folder with train.jsonl, validation.jsonl and test.jsonl, or a file"
-        )
-        self.files = SplitFiles(
-            path, (".jsonl",), f"it should hold dialogues, one a line: {FORMAT}"
-        )
+        hint = f"it should hold dialogues, one a line: {TURNS}"
+        super().__init__(path, "jsonl", (".jsonl",), hint)
         self.encoding = encoding
 
-    def dialogues(self, split: str) -> Iterator[Entry]:
-        """Yield the dialogues of a split in the order of its file."""
-        return self.files.entries(
-            split, lambda file: line_records(file, partial(_dialogue, split), self.encoding)
-        )
-
-    def fingerprint(self) -> dict[str, str]:
-        """Map the file or the three files to their SHA-256."""
-        return self.files.fingerprint()
+    def read(self, file: Path, split: str) -> Iterator[Entry]:
+        """Yield the dialogues of a file."""
+        return line_records(file, partial(_dialogue, split), self.encoding)
 
 
 def _dialogue(split: str, line: str, place: str) -> Dialogue:
     fields = parse_json(line, place)
     if not isinstance(fields, dict) or not isinstance(fields.get("turns"), list):
-        raise UserError(f'{place}: no "turns"; write {FORMAT}')
+        raise UserError(f'{place}: no "turns"; write {TURNS}')
     meta = fields.get("meta", {})
     if not isinstance(meta, dict):
         raise UserError(f'{place}: "meta" is not an object; write {{...}} or leave it out')
     turns = (
-        _turn(turn, where=f"{place}: turn {index + 1}", index=index)
+        _turn(turn, f"{place}: turn {index + 1}", "AB"[index % 2])
         for index, turn in enumerate(fields["turns"])
     )
     id = record_id(fields.get("id", f"{split}-{line_number(place)}"), place)
     return Dialogue(id, tuple(turns), meta, place=place)
 
 
-def _turn(turn: object, *, where: str, index: int) -> Turn:
-    alternate = "AB"[index % 2]
+def _turn(turn: object, where: str, alternate: str) -> Turn:
     if isinstance(turn, str):
         return Turn(alternate, turn)
     if not isinstance(turn, dict) or "text" not in turn:
         raise UserError(
             f'{where} has no "text"; write {{"speaker": "A", "text": "Hi !"}} or a bare string'
         )
-    speaker = (
-        alternate
-        if turn.get("speaker") is None
-        else _text(turn["speaker"], "speaker", where=where, empty=False)
-    )
-    return Turn(speaker, _text(turn["text"], "text", where=where))
+    speaker = alternate
+    if turn.get("speaker") is not None:
+        speaker = _text(turn["speaker"], "speaker", where, empty=False)
+    return Turn(speaker, _text(turn["text"], "text", where))
 
 
-def _text(value: object, key: str, *, where: str, empty: bool = True) -> str:
+def _text(value: object, key: str, where: str, *, empty: bool = True) -> str:
     if not isinstance(value, str) or not (value or empty):
         problem = "is empty" if value == "" else f"is {type(value).__name__}, not a string"
         raise UserError(f'{where}: "{key}" {problem}; write it in quotes')
     return value
+
+
+class Messages(SplitFileCorpus):
+    """Read chats in OpenAI's format: `train.jsonl`, `validation.jsonl` and `test.jsonl`, or one
+    file.
+
+    Each line is `{"messages": [{"role": str, "content": str}, ...]}`, with an optional `"id"`
+    (default: `<split>-<line number>`). The roles `user` and `assistant` are the speakers. Messages
+    of `system` or `developer` before the first turn are facts that both know. Content may be a list
+    of `{"type": "text", "text": str}`, joined by line feeds. Other keys and blank lines are
+    ignored. Tool messages, tool calls, images, audio, other roles and later system messages are
+    malformed. One file is divided by `parsing.splits.split_by_hash`. Files may be compressed (.gz,
+    .xz, .zst).
+
+    Args:
+        path: The folder or the file.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        hint = f"it should hold dialogues, one a line: {CHAT}"
+        super().__init__(path, "messages", (".jsonl",), hint)
+
+    def read(self, file: Path, split: str) -> Iterator[Entry]:
+        """Yield the dialogues of a file."""
+        return line_records(file, partial(_chat, split))
+
+
+def _chat(split: str, line: str, place: str) -> Dialogue:
+    fields = parse_json(line, place)
+    if not isinstance(fields, dict) or not isinstance(fields.get("messages"), list):
+        raise UserError(f'{place}: no "messages"; write {CHAT}')
+    turns, facts = parse_chat(fields["messages"], place, _message)
+    id = record_id(fields.get("id", f"{split}-{line_number(place)}"), place)
+    return Dialogue(id, turns, facts=facts, place=place)
+
+
+def _message(message: Json, where: str) -> tuple[str, str]:
+    role = message["role"]
+    text = content_text(message, where)
+    if role not in (*SPEAKERS, *FACT_ROLES, *TOOL_ROLES):
+        raise misplaced_role(role, where, f"not one of {', '.join((*SPEAKERS, *FACT_ROLES))}")
+    return role, text

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
 
-from dialog.data.corpora.parsing.corpus_files import digests, require_path
+from dialog.data.corpora.parsing.corpus_files import FileCorpus, require_path
 from dialog.data.corpora.parsing.lines import byte_lines, decode_line, line_number
 from dialog.data.corpora.parsing.records import records
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
@@ -17,7 +17,7 @@ Line = tuple[str, bytes]
 """(file:line, raw line)."""
 
 
-class Parallel:
+class Parallel(FileCorpus):
     """Read parallel text, `<part>.<language>`: a sentence a line, its translation in the same line
     of the other file.
 
@@ -48,9 +48,8 @@ class Parallel:
         validation: str = "val",
         test: str = "test",
     ) -> None:
-        self.path = require_path(
-            path, "parallel", f"a folder with {train}.{source}, {train}.{target}, ..."
-        )
+        content = f"a folder with {train}.{source}, {train}.{target}, ..."
+        super().__init__(path, "parallel", content)
         if source == target:
             raise UserError(
                 f"corpus parallel: source and target are both {source!r}; give two languages"
@@ -64,9 +63,9 @@ class Parallel:
             _pairs(*self._files(split)), lambda pair, place: self._dialogue(pair, split, place)
         )
 
-    def fingerprint(self) -> dict[str, str]:
-        """Map the files to their SHA-256."""
-        return digests(self.path, (file for split in SPLITS for file in self._files(split)))
+    def files(self) -> Iterable[Path]:
+        """Return the files of all splits."""
+        return (file for split in SPLITS for file in self._files(split))
 
     def _files(self, split: str) -> list[Path]:
         hint = f"it should hold the {split} split, a sentence a line; set data.path=DIR"
@@ -77,9 +76,8 @@ class Parallel:
 
     def _dialogue(self, pair: tuple[Line, Line], split: str, place: str) -> Dialogue:
         texts = (decode_line(raw, where) for where, raw in pair)
-        return Dialogue(
-            f"{split}-{line_number(place)}", tuple(map(Turn, self.languages, texts)), place=place
-        )
+        turns = tuple(map(Turn, self.languages, texts))
+        return Dialogue(f"{split}-{line_number(place)}", turns, place=place)
 
 
 def multi30k(

@@ -4,12 +4,13 @@ topics.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from dialog.config.components import lookup
-from dialog.data.corpora.parsing.corpus_files import digests, require_path
+from dialog.data.corpora.parsing.corpus_files import FileCorpus
 from dialog.data.corpora.parsing.lines import text_lines
 from dialog.data.corpora.parsing.records import records
 from dialog.data.corpora.parsing.splits import split_by_hash
@@ -25,7 +26,7 @@ BLOCKED = "blocked_workers.txt"
 HINT = "clone https://github.com/jfainberg/self_dialogue_corpus, or set data.path=DIR"
 
 
-class SelfDialogue:
+class SelfDialogue(FileCorpus):
     """Read the Self-dialogue Corpus: its repository (`corpus/<topic>/*.csv`), or a folder with one
     `<topic>.csv` each.
 
@@ -42,30 +43,25 @@ class SelfDialogue:
     """
 
     def __init__(self, path: Path | None, *, topics: Sequence[str] | None = None) -> None:
-        self.path = require_path(
-            path, "selfdialogue", "the clone of its repository, or a folder with <topic>.csv"
-        )
+        content = "the clone of its repository, or a folder with <topic>.csv"
+        super().__init__(path, "selfdialogue", content)
         self.topics = topics
 
     def dialogues(self, split: str) -> Iterator[Entry]:
         """Yield the dialogues of a split, topics and their files in the order of their names."""
-        blocked = {
-            line.strip()
-            for file in all_or_none(self.path, [BLOCKED])
-            for _, line in text_lines(file)
-        }
-        for topic, files in self._files().items():
+        blocked: set[str] = set()
+        for file in all_or_none(self.path, [BLOCKED]):
+            blocked.update(line.strip() for _, line in text_lines(file))
+        for topic, files in self._tables().items():
+            parse = partial(_dialogue, topic, blocked)
             for file in files:
-                yield from split_by_hash(
-                    records(table(file, COLUMNS), partial(_dialogue, topic, blocked)), split
-                )
+                yield from split_by_hash(records(table(file, COLUMNS), parse), split)
 
-    def fingerprint(self) -> dict[str, str]:
-        """Map the files to their SHA-256."""
-        tables = [file for files in self._files().values() for file in files]
-        return digests(self.path, [*all_or_none(self.path, [BLOCKED]), *tables])
+    def files(self) -> Iterable[Path]:
+        """Return the tables and the list of blocked workers."""
+        return chain(all_or_none(self.path, [BLOCKED]), *self._tables().values())
 
-    def _files(self) -> dict[str, list[Path]]:
+    def _tables(self) -> dict[str, list[Path]]:
         """Map each topic to its files."""
         corpus = self.path / "corpus"
         files: dict[str, list[Path]] = {}
@@ -74,10 +70,8 @@ class SelfDialogue:
                 files.setdefault(file.parent.name, []).append(file)
         else:
             files = {stem(file): [file] for file in find_files(self.path, "*.csv", HINT)}
-        return {
-            topic: lookup(files, topic, "topic")
-            for topic in (files if self.topics is None else self.topics)
-        }
+        topics = files if self.topics is None else self.topics
+        return {topic: lookup(files, topic, "topic") for topic in topics}
 
 
 def _dialogue(topic: str, blocked: set[str], row: Row, place: str) -> Dialogue | None:

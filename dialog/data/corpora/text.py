@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from dialog.data.corpora.parsing.blocks import Block, block_records
-from dialog.data.corpora.parsing.corpus_files import SplitFiles, require_path
+from dialog.data.corpora.parsing.corpus_files import SplitFileCorpus
 from dialog.data.corpora.parsing.lines import byte_lines, decode_line, line_number
+from dialog.data.corpora.parsing.records import Block, block_records
 from dialog.data.dialogue import Dialogue, Entry, Turn
 from dialog.errors import UserError
 
 
-class PlainText:
+class PlainText(SplitFileCorpus):
     """Read plain text: `train.txt`, `validation.txt` and `test.txt`, or one file.
 
     A line is a turn; blank lines separate dialogues. Ids are `<split>-<number of the first line>`.
@@ -27,30 +27,20 @@ class PlainText:
     def __init__(
         self, path: Path | None, *, speakers: bool = False, encoding: str = "utf-8"
     ) -> None:
-        path = require_path(
-            path, "text", "a folder with train.txt, validation.txt and test.txt, or a file"
-        )
-        self.files = SplitFiles(
-            path, (".txt",), "it should hold a turn a line, and a blank line between dialogues"
-        )
+        hint = "it should hold a turn a line, and a blank line between dialogues"
+        super().__init__(path, "text", (".txt",), hint)
         self.speakers = speakers
         self.encoding = encoding
 
-    def dialogues(self, split: str) -> Iterator[Entry]:
-        """Yield the dialogues of a split in the order of its file."""
+    def read(self, file: Path, split: str) -> Iterator[Entry]:
+        """Yield the dialogues of a file."""
 
         def parse(block: Block[bytes], place: str) -> Dialogue | None:
             if _blank(block[0][1]):
                 return None
             return Dialogue(f"{split}-{line_number(place)}", tuple(self._turns(block)), place=place)
 
-        return self.files.entries(
-            split, lambda file: block_records(byte_lines(file), _begins, parse)
-        )
-
-    def fingerprint(self) -> dict[str, str]:
-        """Map the file or the three files to their SHA-256."""
-        return self.files.fingerprint()
+        return block_records(byte_lines(file), _begins, parse)
 
     def _turns(self, block: Block[bytes]) -> Iterator[Turn]:
         for index, (place, raw) in enumerate(block):

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from dialog.data.corpora.parsing.corpus_files import digests, require_path
+from dialog.data.corpora.parsing.corpus_files import FileCorpus
 from dialog.data.corpora.parsing.lines import byte_lines, decode_line, text_lines
 from dialog.data.corpora.parsing.records import records
 from dialog.data.corpora.parsing.splits import split_by_hash
@@ -25,7 +25,7 @@ LISTS = {
 HINT = "the unpacked archive should hold it"
 
 
-class Ubuntu:
+class Ubuntu(FileCorpus):
     r"""Read the Ubuntu Dialogue Corpus: `dialogs/<folder>/<number>.tsv`, a file a dialogue, a line
     a turn.
 
@@ -42,7 +42,7 @@ class Ubuntu:
     """
 
     def __init__(self, path: Path | None) -> None:
-        self.path = require_path(path, "ubuntu", "the unpacked archive (dialogs/3/1.tsv, ...)")
+        super().__init__(path, "ubuntu", "the unpacked archive (dialogs/3/1.tsv, ...)")
 
     def dialogues(self, split: str) -> Iterator[Entry]:
         """Yield the dialogues of a split, one file open at a time."""
@@ -53,6 +53,10 @@ class Ubuntu:
             records(((name, name) for name in self._names()), self._dialogue), split
         )
 
+    def files(self) -> Iterable[Path]:
+        """Return the lists, if present."""
+        return self._lists().values()
+
     def fingerprint(self) -> dict[str, str]:
         """Map the lists to their SHA-256, and `dialogs` to one SHA-256 of all names and contents in
         order.
@@ -61,7 +65,7 @@ class Ubuntu:
         for name in self._names():
             file = find_file(self.path / "dialogs", name, HINT)
             whole.update(f"{name} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
-        return {"dialogs": whole.hexdigest(), **digests(self.path, self._lists().values())}
+        return {"dialogs": whole.hexdigest(), **super().fingerprint()}
 
     def _lists(self) -> dict[str, Path]:
         if not (self.path / "meta").exists():

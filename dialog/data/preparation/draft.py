@@ -17,8 +17,13 @@ from dialog.atomic import new_folder
 from dialog.config.components import build
 from dialog.data.corpora import Corpus
 from dialog.data.dialogue import SPLITS, Entry
-from dialog.data.preparation.blocks import BLOCK, blocks
-from dialog.data.preparation.filtering import SurveyedFilter, UsableDialogues, filter_block
+from dialog.data.preparation.filtering import (
+    BLOCK,
+    SurveyedFilter,
+    UsableDialogues,
+    blocks,
+    filter_block,
+)
 from dialog.data.preparation.job import Job, Progress, no_progress
 from dialog.data.store.manifest import TOKENIZER
 from dialog.data.tokenizers import TOKENIZERS

@@ -1,11 +1,11 @@
-"""Filter a block: the dialogues and responses that become examples, the counts of the rest, and
-remarks.
+"""Divide records into blocks, and filter a block: the dialogues and responses that become examples,
+the counts of the rest, and remarks.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,12 +14,65 @@ from numpy.typing import NDArray
 from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Entry, Malformed
 from dialog.data.examples import DialogueWindows, ExampleRules, example_windows, usable_dialogue
 from dialog.data.filters import Filter
+from dialog.data.preparation.job import Job
 
 MAX_REMARKS = 5
 """Remarks that are kept of each kind."""
 
 Remarks = dict[str, list[str]]
 """The first remarks by kind ("malformed", "empty", "warnings"), each with its place."""
+
+Names = Callable[[str, Collection[int]], Mapping[int, str]]
+"""Maps a split and some of its rows to the examples' ids."""
+
+BLOCK = 1024
+"""Maximal records of a block."""
+SIZE = 2**24
+OVERHEAD = 256
+"""Characters after which a block is full, counting each turn and each value of `meta` as 256 more:
+this bounds the memory that long dialogues take.
+"""
+
+
+def blocks(entries: Iterable[Entry]) -> Iterator[tuple[int, list[Entry]]]:
+    """Yield (index of the first record, records) of each block, in order."""
+    records: list[Entry] = []
+    start = size = 0
+    for index, entry in enumerate(entries):
+        if len(records) == BLOCK or size >= SIZE:
+            yield start, records
+            records = []
+            start = index
+            size = 0
+        records.append(entry)
+        size += _size(entry)
+    if records:
+        yield start, records
+
+
+def _size(entry: Entry) -> int:
+    if isinstance(entry, Malformed):
+        return len(entry.message)
+    size = len(entry.id) + sum(
+        OVERHEAD + len(line.speaker) + len(line.text) for line in (*entry.facts, *entry.turns)
+    )
+    return size + _meta_size(entry.meta) if entry.meta else size
+
+
+def _meta_size(meta: object) -> int:
+    """Return the size of `meta`, which may be nested as deeply as JSON: without recursion."""
+    size = 0
+    values = [meta]
+    while values:
+        value = values.pop()
+        size += OVERHEAD
+        if isinstance(value, str):
+            size += len(value)
+        elif isinstance(value, Mapping):
+            values += (*value.keys(), *value.values())
+        elif isinstance(value, list | tuple):
+            values += value
+    return size
 
 
 @dataclass(frozen=True)
@@ -142,3 +195,28 @@ def _filter_dialogue(
     )
     counts.subtract({"dialogues": 1, "turns": len(dialogue.turns)})
     return kept
+
+
+def example_ids(job: Job, split: str, rows: Collection[int]) -> dict[int, str]:
+    """Return the ids ``<dialogue>#<response>`` of rows; reads the corpus again, up to the last of
+    them.
+    """
+    wanted = set(rows)
+    ids = dict[int, str]()
+    for row, id in enumerate(_ids(job, split)):
+        if row in wanted:
+            ids[row] = id
+            if len(ids) == len(wanted):
+                break
+    return ids
+
+
+def _ids(job: Job, split: str) -> Iterator[str]:
+    filters = (
+        survey_filters(job.build_filters(), job.corpus.dialogues, job.rules)
+        if split == "train"
+        else []
+    )
+    for start, entries in blocks(job.corpus.dialogues(split)):
+        for dialogue, pairs in filter_block(start, entries, job.rules, filters).dialogues:
+            yield from (f"{dialogue.id}#{response}" for _, response in pairs)

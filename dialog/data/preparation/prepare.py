@@ -17,11 +17,10 @@ from dialog.atomic import (
     remove_partial_folders,
     remove_unlocked,
 )
-from dialog.data.preparation.checks import check_counts
 from dialog.data.preparation.draft import write_draft
 from dialog.data.preparation.engines import ENGINES
 from dialog.data.preparation.job import SHARDS, Job, Progress, Target, no_progress, target_of
-from dialog.data.preparation.merge import merge
+from dialog.data.preparation.merge import check_counts, merge
 from dialog.data.preparation.shards import write_shard
 from dialog.data.store.manifest import fingerprint, read_manifest, write_manifest
 from dialog.errors import UserError

@@ -14,10 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from dialog.atomic import new_folder
-from dialog.data.preparation.blocks import blocks
 from dialog.data.preparation.draft import DRAFT, RECORDS, read_filters, read_records, total
 from dialog.data.preparation.encoding import Appender, Arrays, dtypes, encode
-from dialog.data.preparation.filtering import Remarks, filter_block
+from dialog.data.preparation.filtering import Remarks, blocks, filter_block
 from dialog.data.preparation.job import Job, Progress, no_progress
 from dialog.data.store.manifest import TOKENIZER, array_file
 from dialog.data.tokenizers.tokenizer import Tokenizer

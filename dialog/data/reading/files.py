@@ -6,17 +6,20 @@ from __future__ import annotations
 
 import codecs
 import hashlib
+import lzma
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from io import BufferedReader, TextIOWrapper
+from io import BufferedReader, RawIOBase, TextIOWrapper
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
-from dialog.data.reading.xz import XzReader
 from dialog.errors import UserError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 COMPRESSED = (".gz", ".xz", ".zst")
 BYTE_ORDER_MARK = codecs.BOM_UTF8
@@ -27,6 +30,9 @@ BOMB_SIZE = 64 * 2**20
 """A compressed file that yields more than `BOMB_SIZE` bytes and `BOMB_RATIO` times its own size is
 an error.
 """
+XZ_CHUNK = 2**17
+XZ_MEMORY = 2**28
+"""Most bytes of memory for decompression; the strongest preset needs a quarter of it."""
 
 
 def require_file(path: Path, hint: str) -> None:
@@ -247,3 +253,62 @@ def check_decompressed_size(
         raise UserError(
             f"{path} gives more than {BOMB_RATIO} times its size; {fix} if that is right"
         )
+
+
+class XzReader(RawIOBase):
+    """Decompressed content of all concatenated xz streams of a file.
+
+    `lzma.open` would silently stop at junk after the first stream or at a damaged second one.
+    Streams may be followed by padding: zero bytes, in multiples of four, as the format defines.
+
+    Args:
+        packed: The compressed file.
+    """
+
+    def __init__(self, packed: BinaryIO) -> None:
+        self.packed = packed
+        self.stream = _new_stream()
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        """Fill part of the buffer and return the number of bytes; 0 at the end.
+
+        Raises:
+            EOFError: a stream is truncated.
+            lzma.LZMAError: a stream is damaged, or followed by other data.
+        """
+        room = memoryview(buffer)
+        while True:
+            if self.stream.eof:
+                more = self._next_stream_start()
+                if not more:
+                    return 0
+                self.stream = _new_stream()
+            else:
+                more = self.packed.read(XZ_CHUNK) if self.stream.needs_input else b""
+                if self.stream.needs_input and not more:
+                    raise EOFError("the compressed file is truncated")
+            if data := self.stream.decompress(more, len(room)):
+                room[: len(data)] = data
+                return len(data)
+
+    def _next_stream_start(self) -> bytes:
+        """Skip the padding after a stream and return the first bytes behind it; none at the end of
+        the file.
+        """
+        padding = 0
+        more = self.stream.unused_data or self.packed.read(XZ_CHUNK)
+        while more and not more.strip(b"\0"):
+            padding += len(more)
+            more = self.packed.read(XZ_CHUNK)
+        rest = more.lstrip(b"\0")
+        if (padding + len(more) - len(rest)) % 4:
+            raise lzma.LZMAError("the padding after a stream is not a multiple of four bytes")
+        return rest
+
+
+def _new_stream() -> lzma.LZMADecompressor:
+    return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY)

@@ -7,12 +7,12 @@ The number of rows of a batch is decided in `_divide`: as many as fit in the bud
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dialog.data.store.length_classes import LengthClasses
+from dialog.data.store.length_classes import LengthClasses, by_length
 from dialog.data.store.shuffle import Shuffle
 from dialog.errors import UserError
 
@@ -263,3 +263,15 @@ def _split(sizes: Integers, widths: Integers, *, group: int) -> Integers:
     ).reshape(-1, 3)
     batches = np.concatenate([np.delete(batches, largest, axis=0), halves])
     return batches[np.argsort(batches[:, 0])]
+
+
+def pair_batches(
+    pairs: Sequence[tuple[list[int], list[int]]], budget: int
+) -> Iterator[NDArray[np.int64]]:
+    """Yield the places [B] of the pairs of each batch: of similar length, at most ``budget`` padded
+    tokens.
+
+    A decoder reads all target ids but the last, so a target counts without it.
+    """
+    sources, targets = (np.array([len(ids) for ids in side]) for side in zip(*pairs, strict=True))
+    return Plan(by_length(sources, targets - 1), budget=budget).batches()

@@ -1,8 +1,7 @@
 """Tokenizers: three kinds that are trained on text, and tokenizer files of the user.
 
-Read first: `tokenizer.py`. Trained kinds: `subwords.py` (byte-level BPE) and `word_level.py`
-(words, characters). `tokenizer_file.py` adapts a user's file, `bpe_dropout.py` regularises BPE in
-training.
+Read first: `tokenizer.py`. `trained.py` has the trained kinds (byte-level BPE, words, characters),
+`tokenizer_file.py` adapts a user's file, `bpe_dropout.py` regularises BPE in training.
 """
 
 from __future__ import annotations
@@ -12,10 +11,9 @@ from pathlib import Path
 
 from dialog.config.components import Family
 from dialog.data.reading.files import require_file, sha256
-from dialog.data.tokenizers.subwords import byte_bpe
 from dialog.data.tokenizers.tokenizer import Tokenizer
 from dialog.data.tokenizers.tokenizer_file import WANTED, file
-from dialog.data.tokenizers.word_level import characters, word
+from dialog.data.tokenizers.trained import byte_bpe, characters, word
 
 __all__ = ["TOKENIZERS", "byte_bpe", "characters", "file", "tokenizer_identity", "word"]
 

@@ -1,14 +1,17 @@
-"""Exact duplicates of dialogues, examples, pairs and responses, within and across splits."""
+"""Exact duplicates of dialogues, examples, pairs and responses, and leaks, by the rule of
+`dialog.data.text_matching.leaks`.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from dialog.data.dialogue import SPLITS, Dialogue
-from dialog.data.examples import ExampleRules
+from dialog.data.examples import ExampleRules, example_windows
 from dialog.data.text_matching.fingerprints import (
     NORMALISATIONS,
     DialogueHashes,
@@ -16,11 +19,14 @@ from dialog.data.text_matching.fingerprints import (
     Integers,
     contained_in,
     hash_pairs,
+    is_unspaced_script,
     repeats_earlier,
 )
+from dialog.data.text_matching.leaks import MINIMUM_WORDS, LeakDetector, LeakReport, hash_long_pairs
 from dialog.inspection.findings import (
     EVALUATED,
     WORST_FIRST,
+    BarChart,
     Finding,
     Quotation,
     ReadDialogues,
@@ -29,8 +35,7 @@ from dialog.inspection.findings import (
     part_of,
     worst_split,
 )
-from dialog.inspection.response_indices import ResponseIndices
-from dialog.report.formats.numbers import count, counted
+from dialog.report.formats.numbers import count, counted, percent
 
 COMPARED = {name: NORMALISATIONS[name] for name in ("verbatim", "letters")}
 """Normalisations: verbatim except for white space; letters and digits only."""
@@ -50,6 +55,29 @@ EXAMPLES = 3
 
 UnitHashes = dict[str, dict[str, Hashes]]
 """Hashes by split and unit."""
+
+
+class ResponseIndices:
+    """Collects which turns are responses, in one byte per turn.
+
+    Args:
+        rules: Rules that turn dialogues into examples.
+    """
+
+    def __init__(self, rules: ExampleRules) -> None:
+        self.rules = rules
+        self._flags = bytearray()
+
+    def add(self, dialogue: Dialogue) -> None:
+        """Append a dialogue."""
+        flags = bytearray(len(dialogue.turns))
+        for _, response in example_windows(dialogue, self.rules):
+            flags[response] = True
+        self._flags += flags
+
+    def array(self) -> Integers:
+        """Return the indices, with first turns if the rules make them responses [responses]."""
+        return np.flatnonzero(np.frombuffer(bytes(self._flags), dtype=np.bool_))
 
 
 class DuplicateSection:
@@ -226,3 +254,121 @@ def _table(caption: str, data: dict[str, Any], columns: dict[str, tuple[str, str
 
 def _cell(counts: list[int], total: int) -> str:
     return f"{count(counts[0])} / {part_of(counts[1], total)}"
+
+
+# ------------------------------------------------------------------ leaks
+
+UNSPACED_MINIMUM_WORDS = 2 * MINIMUM_WORDS
+"""Recommended `minimum_words` for scripts in which each character counts as a word."""
+
+
+class LeakSection:
+    """Finds validation and test dialogues that share a long pair of turns with train, and the
+    training dialogues.
+    """
+
+    def __init__(self) -> None:
+        self.detectors = {split: LeakDetector() for split in EVALUATED}
+        self.counts: Counter[str] = Counter()
+
+    def add(self, split: str, dialogue: Dialogue) -> None:
+        """Add the long pairs of a dialogue."""
+        if split in EVALUATED:
+            self.detectors[split].add_evaluated(dialogue)
+            self.counts["evaluated"] += 1
+            self.counts["unspaced"] += is_unspaced_script(
+                " ".join(turn.text for turn in dialogue.turns)
+            )
+            return
+        pairs = hash_long_pairs(dialogue)
+        splits = [name for name in EVALUATED if self.detectors[name].add_training(pairs)]
+        self.counts.update(["dialogues"], turns=len(dialogue.turns))
+        self.counts.update(
+            splits, leaking=bool(splits), leaking_turns=len(dialogue.turns) if splits else 0
+        )
+
+    def finding(self, read_dialogues: ReadDialogues) -> Finding:
+        """Return clean and leaked dialogues, and the number of dialogues that the filter drops."""
+        counts = self.counts
+        ids = {split: detector.report() for split, detector in self.detectors.items()}
+        leaked = {
+            split: part_of(len(ids[split].leaked), len(self.detectors[split].ids))
+            for split in EVALUATED
+        }
+        worst = worst_split(
+            {
+                split: (len(ids[split].leaked), len(self.detectors[split].ids))
+                for split in WORST_FIRST
+            }
+        )
+        leaking = counts["leaking"]
+        return Finding(
+            "Leaks between splits",
+            "bad" if leaking else "good",
+            f"{leaked[worst]} of {worst} dialogues share a pair of turns with train",
+            f"{leaked['test']} of the test dialogues and {leaked['validation']} of the validation"
+            " dialogues share a pair of consecutive turns with train: the same words, at least"
+            f" {MINIMUM_WORDS} in the second turn."
+            + (" A model that memorises these pairs scores too well." if leaking else ""),
+            self._advice() if leaking else "",
+            (_bar_chart(ids), self._table()) if leaking else (),
+            {
+                "minimum_words": MINIMUM_WORDS,
+                "train": {
+                    "dialogues": counts["dialogues"],
+                    "turns": counts["turns"],
+                    "leaking": leaking,
+                    "leaking_into_test": counts["test"],
+                    "leaking_into_validation": counts["validation"],
+                    "dialogues_kept": counts["dialogues"] - leaking,
+                    "turns_kept": counts["turns"] - counts["leaking_turns"],
+                },
+                **{
+                    split: {"clean": ids[split].clean, "leaked": ids[split].leaked}
+                    for split in EVALUATED
+                },
+            },
+        )
+
+    def _advice(self) -> str:
+        leaking = self.counts["leaking"]
+        dialogues = self.counts["dialogues"]
+        advice = (
+            f"data.filters=[{{name: drop_leaking_dialogues}}] drops {count(leaking)} of"
+            f" {count(dialogues)} training"
+            f" dialogues{'; split the corpus again instead' if leaking == dialogues else ''}."
+            " Report scores on clean test dialogues separately (--json lists their ids)."
+        )
+        if 2 * self.counts["unspaced"] > self.counts["evaluated"]:
+            advice += (
+                " In this script each character counts as a word, so common phrases reach"
+                f" {MINIMUM_WORDS} words; data.filters=[{{name: drop_leaking_dialogues,"
+                f" minimum_words: {UNSPACED_MINIMUM_WORDS}}}] keeps them."
+            )
+        return advice
+
+    def _table(self) -> Table:
+        counts = self.counts
+        total = counts["dialogues"]
+        rows = (
+            ("leak into test", counts["test"]),
+            ("leak into validation", counts["validation"]),
+            ("leak into either", counts["leaking"]),
+            ("leak into neither", total - counts["leaking"]),
+        )
+        return Table(
+            "Training dialogues",
+            ("", "dialogues", "percent"),
+            tuple((label, count(number), percent(number / total)) for label, number in rows),
+        )
+
+
+def _bar_chart(ids: dict[str, LeakReport]) -> BarChart:
+    bars = []
+    for split, dialogues in ids.items():
+        total = len(dialogues.leaked) + len(dialogues.clean)
+        for label, size in (("leaked", len(dialogues.leaked)), ("clean", len(dialogues.clean))):
+            bars.append((f"{split}, {label}", size, part_of(size, total)))
+    return BarChart(
+        "Dialogues that share a pair of turns with train (leaked) or do not (clean)", tuple(bars)
+    )

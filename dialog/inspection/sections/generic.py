@@ -17,7 +17,7 @@ from dialog.data.text_matching.fingerprints import (
     contained_in,
 )
 from dialog.inspection.findings import BarChart, Finding, ReadDialogues, Table, part_of
-from dialog.inspection.response_indices import ResponseIndices
+from dialog.inspection.sections.duplicates import ResponseIndices
 
 THRESHOLD = 1.0
 """Bits."""

@@ -17,6 +17,8 @@ from dialog.data.text_matching.fingerprints import Integers
 from dialog.data.tokenizers.tokenizer import UNK, Tokenizer
 from dialog.inspection.findings import (
     EVALUATED,
+    PERCENTILE_LABELS,
+    PERCENTS,
     WORST_FIRST,
     BarChart,
     Finding,
@@ -24,9 +26,9 @@ from dialog.inspection.findings import (
     Table,
     part_of,
     percent_of,
+    percentiles,
     worst_split,
 )
-from dialog.inspection.percentiles import LABELS, PERCENTS, percentiles
 from dialog.report.formats.numbers import count
 
 BATCH_LINES = 4096
@@ -271,7 +273,7 @@ class TokenSection:
             "examples": len(lengths["source"]),
             **{f"{side}_cut": truncated[side] for side in lengths},
             **{
-                f"{side}_length": dict(zip(LABELS, percentiles(values), strict=True))
+                f"{side}_length": dict(zip(PERCENTILE_LABELS, percentiles(values), strict=True))
                 for side, values in lengths.items()
             },
             **{
@@ -287,4 +289,6 @@ def _length_table(lengths: dict[str, Lengths]) -> Table:
         for side in ("source", "target")
         for split in SPLITS
     )
-    return Table("Tokens of examples before truncation, percentiles", ("", *LABELS), rows)
+    return Table(
+        "Tokens of examples before truncation, percentiles", ("", *PERCENTILE_LABELS), rows
+    )

@@ -21,7 +21,7 @@ from lightning.pytorch.utilities.seed import isolate_rng
 
 from dialog.data.batching import Batch
 from dialog.data.datamodule import BatchLoader
-from dialog.data.preparation.example_ids import Names
+from dialog.data.preparation.filtering import Names
 from dialog.data.tokenizers.tokenizer import PAD
 from dialog.errors import UserError, out_of_memory
 from dialog.report.formats.numbers import duration

@@ -18,7 +18,7 @@ from dialog.config.components import Component, build
 from dialog.data.batching import collate
 from dialog.data.dialogue import Example
 from dialog.data.examples import examples
-from dialog.data.store.pair_batches import pair_batches
+from dialog.data.store.plan import pair_batches
 from dialog.errors import UserError
 from dialog.generation.responder import check_answered
 from dialog.metrics import METRICS, DistinctN, Measurement, RarefiedDistinct, detect_language

@@ -17,8 +17,7 @@ from dialog.analysis.attention.statistics import curve_statistics, statistics
 from dialog.analysis.attention.token_kinds import TokenKinds
 from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
 from dialog.data.examples import ExampleRules, examples
-from dialog.data.store.layout import ROLES, SEPARATED
-from dialog.data.store.source_lines import lines_of_source
+from dialog.data.store.layout import ROLES, SEPARATED, lines_of_source
 from dialog.data.tokenizers import byte_bpe
 from dialog.data.tokenizers.tokenizer import EOS, OTHER, PAD, SELF, UNK
 from dialog.models.hierarchical import turn_numbers

@@ -53,7 +53,7 @@ def test_text_without_tokens_still_has_an_end_token(
     monkeypatch: pytest.MonkeyPatch, here: Path
 ) -> None:
     (here / "deaf.py").write_text(
-        "from dialog.data.tokenizers.word_level import word\n"
+        "from dialog.data.tokenizers.trained import word\n"
         "def deaf(texts, *, pattern: str = '[a-z]+'):\n"
         "    import json, dialog.data.tokenizers.tokenizer as t\n"
         "    whole = json.loads(word(texts).json)\n"

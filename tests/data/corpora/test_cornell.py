@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dialog.data.corpora.cornell import Cornell
+from dialog.data.corpora.films import Cornell
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Malformed, Turn
 
 LINES = """\

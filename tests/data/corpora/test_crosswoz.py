@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dialog.data.corpora.crosswoz import CrossWOZ
+from dialog.data.corpora.task_oriented import CrossWOZ
 from dialog.data.dialogue import SPLITS, Dialogue, Malformed, Turn
 from dialog.errors import UserError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dialog.data.corpora.kdconv import KdConv
+from dialog.data.corpora.knowledge_grounded import KdConv
 from dialog.data.dialogue import Dialogue, Malformed, Turn
 from dialog.errors import UserError
 

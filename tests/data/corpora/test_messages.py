@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dialog.data.corpora.messages import Messages
+from dialog.data.corpora.jsonl import Messages
 from dialog.data.dialogue import SPLITS, Malformed, Turn
 
 USER = {"role": "user", "content": "Hi !"}

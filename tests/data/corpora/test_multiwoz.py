@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dialog.data.corpora.multiwoz import MultiWOZ
+from dialog.data.corpora.task_oriented import MultiWOZ
 from dialog.data.dialogue import SPLITS, Dialogue, Malformed, Turn
 from dialog.errors import UserError
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dialog.data.corpora.opensubtitles import OpenSubtitles
+from dialog.data.corpora.films import OpenSubtitles
 from dialog.data.dialogue import SPLITS, Dialogue, Malformed
 from dialog.errors import UserError
 

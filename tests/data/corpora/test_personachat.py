@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dialog.data.corpora.personachat import PersonaChat
+from dialog.data.corpora.parlai import PersonaChat
 from dialog.data.dialogue import Malformed, Turn
 from dialog.errors import UserError
 

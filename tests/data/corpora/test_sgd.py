@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dialog.data.corpora.sgd import SGD
+from dialog.data.corpora.task_oriented import SGD
 from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Malformed, Turn
 from dialog.errors import UserError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dialog.data.corpora.switchboard_ms98 import SwitchboardMS98
+from dialog.data.corpora.switchboard import SwitchboardMS98
 from dialog.data.dialogue import SPLITS, Dialogue, Malformed, Turn
 from dialog.errors import UserError
 

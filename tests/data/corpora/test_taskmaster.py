@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dialog.data.corpora.taskmaster import Taskmaster
+from dialog.data.corpora.task_oriented import Taskmaster
 from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Malformed, Turn
 from dialog.errors import UserError
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dialog.data.corpora.parsing import blocks
+from dialog.data.corpora.parsing import records
 from dialog.data.corpora.text import PlainText
 from dialog.data.dialogue import SPLITS, Malformed, Turn
 from dialog.errors import UserError
@@ -80,7 +80,7 @@ def test_a_bad_byte_drops_only_its_dialogue(tmp_path: Path) -> None:
 def test_a_file_without_blank_lines_is_malformed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, most: int, limit: str
 ) -> None:
-    monkeypatch.setattr(blocks, bound, most)
+    monkeypatch.setattr(records, bound, most)
     long, short = write(tmp_path, b"aaaa\nbbbb\ncccc\ndddd\ne\n\nffff\ngggg\nhhh\n").dialogues(
         "train"
     )

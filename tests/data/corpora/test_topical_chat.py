@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dialog.data.corpora.topical_chat import TopicalChat
+from dialog.data.corpora.knowledge_grounded import TopicalChat
 from dialog.data.dialogue import Dialogue, Malformed, Turn
 from dialog.errors import UserError
 

@@ -207,5 +207,5 @@ def test_filters_do_not_import_each_other() -> None:
                 if isinstance(node, ast.ImportFrom)
             ]
             assert {name for name in names if name and name.startswith("dialog.data.filters")} <= {
-                "dialog.data.filters.filter"
+                "dialog.data.filters"
             }

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from dialog.data.dialogue import WARNING, Dialogue, Malformed, Turn
 from dialog.data.examples import ExampleRules
-from dialog.data.preparation.checks import ambiguous
 from dialog.data.preparation.job import Job
+from dialog.data.preparation.merge import ambiguous
 from dialog.data.preparation.prepare import prepare
 from dialog.data.store.store import Store
 from dialog.errors import UserError
@@ -44,7 +44,7 @@ marks = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 2)), min_size=1, ma
 @given(marks, st.integers(1, 8))
 def test_an_ambiguous_id_is_found_in_any_chunks(marks: list[tuple[int, int]], at_once: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dialog.data.preparation.checks.MARKS_AT_ONCE", at_once)
+        patch.setattr("dialog.data.preparation.merge.MARKS_AT_ONCE", at_once)
         found = ambiguous(np.array(marks, dtype=np.uint64).reshape(-1, 2))
     expected = {
         id for id, text in marks for other, others in marks if id == other and text != others

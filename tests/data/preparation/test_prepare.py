@@ -65,7 +65,7 @@ def test_two_builds_and_any_blocks_give_the_same_bytes(
 ) -> None:
     corpus = BuiltinDialogues(size=40)
     folders = [built(tmp_path / name, corpus) for name in ("one", "two")]
-    monkeypatch.setattr("dialog.data.preparation.blocks.BLOCK", 5)
+    monkeypatch.setattr("dialog.data.preparation.filtering.BLOCK", 5)
     folders.append(built(tmp_path / "blocks", corpus))
     one, *others = [
         {path.name: path.read_bytes() for path in folder.iterdir()} for folder in folders

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dialog.data.reading.files import find_files, read_chunks
-from dialog.data.reading.xz import CHUNK
+from dialog.data.reading.files import XZ_CHUNK, find_files, read_chunks
 from dialog.errors import UserError
 
 
@@ -74,7 +73,7 @@ def test_an_unreadable_folder_is_an_error(
 WHOLE = lzma.compress(b"Hi !\n")
 
 
-@pytest.mark.parametrize("zeros", [4, 8, CHUNK, 2 * CHUNK + 4])
+@pytest.mark.parametrize("zeros", [4, 8, XZ_CHUNK, 2 * XZ_CHUNK + 4])
 def test_padding_after_xz_streams_is_skipped(tmp_path: Path, zeros: int) -> None:
     packed, padding = tmp_path / "a.xz", b"\0" * zeros
     for content in (WHOLE + padding, WHOLE + padding + WHOLE, WHOLE + WHOLE + padding):
@@ -83,7 +82,7 @@ def test_padding_after_xz_streams_is_skipped(tmp_path: Path, zeros: int) -> None
 
 
 @pytest.mark.parametrize(
-    "behind", [b"\0", b"\0" * 6, b"\0" * 4 + b"junk", b"\0" * 5 + WHOLE, b"\0" * (CHUNK + 1)]
+    "behind", [b"\0", b"\0" * 6, b"\0" * 4 + b"junk", b"\0" * 5 + WHOLE, b"\0" * (XZ_CHUNK + 1)]
 )
 def test_other_data_after_xz_streams_is_an_error(tmp_path: Path, behind: bytes) -> None:
     (tmp_path / "a.xz").write_bytes(WHOLE + behind)

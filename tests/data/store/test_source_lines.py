@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dialog.data.store.layout import LAYOUTS, source_ids
-from dialog.data.store.source_lines import lines_of_source
+from dialog.data.store.layout import LAYOUTS, lines_of_source, source_ids
 from dialog.data.tokenizers.tokenizer import EOS, OTHER, SELF, UNK
 
 LENGTHS = st.lists(st.integers(0, 4), max_size=4)

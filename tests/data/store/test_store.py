@@ -164,7 +164,7 @@ def test_batches_are_the_encoded_texts(
     dialogues = [replace(dialogue, id=str(number)) for number, dialogue in enumerate(dialogues)]
     limits = {"context_turns": context_turns, "max_source": max_source, "max_target": max_target}
     with TemporaryDirectory() as root, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dialog.data.preparation.blocks.BLOCK", block)
+        patch.setattr("dialog.data.preparation.filtering.BLOCK", block)
         tokenizer = {"name": "byte_bpe", "vocabulary": 264}
         folder = built(Path(root), Same(dialogues), tokenizer=tokenizer, first_turns=True, **limits)
         for split in ("train", "test"):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dialog.data.tokenizers import byte_bpe
-from dialog.data.tokenizers.text_sample import sample_evenly
+from dialog.data.tokenizers.trained import sample_evenly
 from dialog.errors import UserError
 
 

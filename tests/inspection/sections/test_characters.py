@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dialog.inspection.findings import Finding
-from dialog.inspection.sections.characters import kind
+from dialog.inspection.sections.text import kind
 
 KINDS = {
     **{

@@ -9,7 +9,7 @@ import pytest
 
 from dialog.data.dialogue import Dialogue, Turn
 from dialog.inspection.findings import Finding
-from dialog.inspection.sections.languages import LanguageSection
+from dialog.inspection.sections.text import LanguageSection
 
 
 def test_the_sample_is_uniform() -> None:

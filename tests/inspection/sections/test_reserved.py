@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dialog.data.dialogue import SPLITS
 from dialog.data.tokenizers.tokenizer import SPECIAL_TOKENS
 from dialog.inspection.findings import Finding
-from dialog.inspection.sections.reserved import RESERVED
+from dialog.inspection.sections.text import RESERVED
 
 RESERVED_STRINGS = (
     "__SILENCE__ __eou__ __eot__ __start__ __end__ __null__ __unk__ __url__ __p1__ __p2__ <sos>"

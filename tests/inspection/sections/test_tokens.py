@@ -18,7 +18,7 @@ from dialog.data.preparation.prepare import prepare
 from dialog.data.store.layout import LAYOUTS
 from dialog.data.store.store import Store
 from dialog.data.tokenizers import byte_bpe
-from dialog.data.tokenizers.word_level import word
+from dialog.data.tokenizers.trained import word
 from dialog.inspection.inspect import inspect
 from dialog.inspection.sections.tokens import TokenSection
 

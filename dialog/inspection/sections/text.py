@@ -1,13 +1,15 @@
-"""Characters of the text: scripts, and damaged, invisible or unusual characters."""
+"""Text: scripts and unusual characters, reserved strings, languages."""
 
 from __future__ import annotations
 
+import random
 import re
 import unicodedata
 from collections import Counter
 from typing import Any
 
 from dialog.data.dialogue import SPLITS, Dialogue
+from dialog.data.tokenizers.tokenizer import SPECIAL_TOKENS
 from dialog.inspection.findings import (
     BarChart,
     Finding,
@@ -177,3 +179,176 @@ def _scripts(counts: Counter[str]) -> Counter[str]:
         if char.isalpha():
             scripts[name_of(char).partition(" ")[0].capitalize()] += number
     return scripts
+
+
+# ------------------------------------------------------------------ reserved strings
+
+RESERVED = re.compile(
+    "|".join(
+        [
+            *map(re.escape, SPECIAL_TOKENS),
+            r"__(?:SILENCE|eou|eot|start|end|null|unk|url|p1|p2)__",
+            r"<(?:sos|eos|bos|go|eou|eot|sep|url|number|person|u|/u|br)>",
+            r"\[(?:CLS|SEP|PAD|MASK|UNK|deleted|removed)\]",
+            r"(?<!\w)_(?:UNK|EOS|GO|PAD)(?!\w)",
+            r"\+\+\+\$\+\+\+",
+            r"<\|(?:endoftext|im_start|im_end)\|>",
+            r"&(?:amp|quot|lt|gt|nbsp|#39);",
+        ]
+    )
+)
+RESERVED_EXAMPLES = 8
+
+
+class ReservedSection:
+    """Counts our special tokens, those of other systems, and HTML entities.
+
+    Text never becomes a special token, so the tokenizer learns these strings as words and models
+    generate them.
+    """
+
+    def __init__(self) -> None:
+        self.counts: dict[str, Counter[str]] = {split: Counter() for split in SPLITS}
+        self.examples: dict[str, tuple[str, str]] = {}
+
+    def add(self, split: str, dialogue: Dialogue) -> None:
+        """Count the reserved strings of a dialogue."""
+        for turn in dialogue.turns:
+            strings = RESERVED.findall(turn.text)
+            self.counts[split].update(strings)
+            for string in strings:
+                self.examples.setdefault(string, (location(dialogue), turn.text))
+
+    def finding(self, read_dialogues: ReadDialogues) -> Finding:
+        """Return each string with its counts and its first turn."""
+        total = sum(self.counts.values(), Counter[str]())
+        strings = [string for string, _ in total.most_common()]
+        rows = tuple(
+            (string, *(count(self.counts[split][string]) for split in SPLITS)) for string in strings
+        )
+        examples = tuple(self.examples[string] for string in strings[:RESERVED_EXAMPLES])
+        occurrences = counted(total.total(), "occurrence")
+        return Finding(
+            "Reserved strings",
+            "bad" if total else "good",
+            occurrences,
+            (
+                f"{occurrences} of turn markers, special tokens or HTML entities."
+                if total
+                else "The text contains no turn markers, special tokens or HTML entities."
+            ),
+            (
+                "Remove them from the corpus: the tokenizer learns them as words, and the model"
+                " generates them."
+                if total
+                else ""
+            ),
+            (
+                (
+                    Table("Strings", ("", *SPLITS), rows),
+                    Quotation("First turn with each string", examples),
+                )
+                if total
+                else ()
+            ),
+            {
+                string: {
+                    "first": self.examples[string][0],
+                    **{split: self.counts[split][string] for split in SPLITS},
+                }
+                for string in strings
+            },
+        )
+
+
+# ------------------------------------------------------------------ languages
+
+SAMPLE = 1000
+"""Dialogues per split, drawn uniformly by reservoir sampling (Vitter 1985, algorithm R)."""
+CHARACTERS = 600
+MINORITY = 0.02
+
+
+class LanguageSection:
+    """Classifies dialogues with py3langid (Lui and Baldwin 2012, langid.py), if it is installed.
+
+    The classifier often confuses languages of one script and misjudges short dialogues, so
+    languages below `MINORITY` of the sample do not raise the severity.
+    """
+
+    def __init__(self) -> None:
+        self.random = random.Random(0)
+        self.sizes: Counter[str] = Counter()
+        self.sample: dict[str, list[tuple[str, str]]] = {split: [] for split in SPLITS}
+
+    def add(self, split: str, dialogue: Dialogue) -> None:
+        """Draw a dialogue into the sample, or skip it."""
+        self.sizes[split] += 1
+        sample = self.sample[split]
+        index = len(sample) if len(sample) < SAMPLE else self.random.randrange(self.sizes[split])
+        if index < SAMPLE:
+            text = " ".join(turn.text for turn in dialogue.turns)[:CHARACTERS]
+            sample[index : index + 1] = [(dialogue.id, text)]
+
+    def finding(self, read_dialogues: ReadDialogues) -> Finding:
+        """Return the languages of the sample, with dialogues of the rare ones."""
+        try:
+            from py3langid import classify
+        except ImportError:
+            return Finding(
+                "Languages",
+                "good",
+                "not checked",
+                "Only scripts were checked (see Characters): py3langid is not installed.",
+                "Install it: pip install 'dialog-seq2seq[inspect]'.",
+                data={"sample": 0},
+            )
+        languages = {
+            split: [str(classify(text)[0]) for _, text in self.sample[split]] for split in SPLITS
+        }
+        counts = Counter(language for split in SPLITS for language in languages[split])
+        total = counts.total()
+        main = [language for language, number in counts.items() if number >= MINORITY * total]
+        rare = self._dialogues_outside(main, languages)
+        names = " and ".join(sorted(main))
+        return Finding(
+            "Languages",
+            "look" if len(main) > 1 else "good",
+            names,
+            (
+                f"{part_of(total - len(rare), total)} of {count(total)} dialogues sampled from all"
+                f" splits are in {names}."
+                if total
+                else "No dialogues to sample."
+            ),
+            "",
+            (
+                BarChart(
+                    "Sampled dialogues by language (ISO 639-1)",
+                    tuple(
+                        (language, number, part_of(number, total))
+                        for language, number in counts.most_common(8)
+                    ),
+                ),
+                *(
+                    [Quotation("Classified as another language", tuple(rare[:EXAMPLES]))]
+                    if rare
+                    else []
+                ),
+            ),
+            {
+                "sample": total,
+                **{split: dict(Counter(languages[split]).most_common()) for split in SPLITS},
+            },
+        )
+
+    def _dialogues_outside(
+        self, main: list[str], languages: dict[str, list[str]]
+    ) -> list[tuple[str, str]]:
+        """Return (id with language, text) of the dialogues in none of the main languages."""
+        return [
+            (f"{id} ({language})", text)
+            for split in SPLITS
+            for (id, text), language in zip(self.sample[split], languages[split], strict=True)
+            if language not in main
+        ]
