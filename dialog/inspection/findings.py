@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from dialog.data.dialogue import Dialogue
+from dialog.data.dialogue import SPLITS, Dialogue
 from dialog.data.text_matching.fingerprints import Integers
 from dialog.report.formats.numbers import count, percent
 
@@ -44,6 +44,9 @@ class Quotation(NamedTuple):
     lines: tuple[tuple[str, str], ...]
 
 
+Detail = Table | BarChart | Quotation
+
+
 @dataclass(frozen=True)
 class Finding:
     """Result of one section of an inspection.
@@ -63,7 +66,7 @@ class Finding:
     headline: str
     summary: str
     advice: str = ""
-    details: tuple[Table | BarChart | Quotation, ...] = ()
+    details: tuple[Detail, ...] = ()
     data: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -83,6 +86,24 @@ class Section(Protocol):
 
     def finding(self, read_dialogues: ReadDialogues) -> Finding:
         """Return the result, after the last dialogue."""
+
+
+def severity(*, bad: object, look: object = False) -> Severity:
+    """Return the worst severity whose condition is true."""
+    if bad:
+        return "bad"
+    return "look" if look else "good"
+
+
+def by_split(caption: str, labels: Mapping[str, str], cell: Callable[[str, str], str]) -> Table:
+    """Return a table with a row per key of `labels` and a column per split: `cell(key, split)`."""
+    rows = [(label, *(cell(key, split) for split in SPLITS)) for key, label in labels.items()]
+    return Table(caption, ("", *SPLITS), tuple(rows))
+
+
+def filled(*details: Detail) -> tuple[Detail, ...]:
+    """Leave out tables without rows, charts without bars and quotations without lines."""
+    return tuple(detail for detail in details if detail[-1])
 
 
 def part_of(part: float, whole: float) -> str:

@@ -33,6 +33,7 @@ from dialog.inspection.findings import (
     Table,
     location,
     part_of,
+    severity,
     worst_split,
 )
 from dialog.report.formats.numbers import count, counted, percent
@@ -127,7 +128,7 @@ class DuplicateSection:
         others = "train or validation" if worst == "test" else "train"
         return Finding(
             "Exact duplicates",
-            "bad" if in_train["validation"] or in_either else "look" if within_train else "good",
+            severity(bad=in_train["validation"] or in_either, look=within_train),
             f"{counted(duplicated[worst], f'{worst} dialogue')} in {others}; "
             f"{counted(within_train, 'duplicate')} within train",
             f"Verbatim duplicates: {counted(within_train, 'dialogue')} within train, "
@@ -304,7 +305,7 @@ class LeakSection:
         leaking = counts["leaking"]
         return Finding(
             "Leaks between splits",
-            "bad" if leaking else "good",
+            severity(bad=leaking),
             f"{leaked[worst]} of {worst} dialogues share a pair of turns with train",
             f"{leaked['test']} of the test dialogues and {leaked['validation']} of the validation"
             " dialogues share a pair of consecutive turns with train: the same words, at least"

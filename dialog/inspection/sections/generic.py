@@ -16,7 +16,16 @@ from dialog.data.text_matching.fingerprints import (
     collapse_whitespace,
     contained_in,
 )
-from dialog.inspection.findings import BarChart, Finding, ReadDialogues, Table, part_of
+from dialog.inspection.findings import (
+    BarChart,
+    Detail,
+    Finding,
+    ReadDialogues,
+    Table,
+    filled,
+    part_of,
+    severity,
+)
 from dialog.inspection.sections.duplicates import ResponseIndices
 
 THRESHOLD = 1.0
@@ -72,21 +81,23 @@ class GenericSection:
         }
         generic = dropped["target"] / max(len(responses), 1)
         texts = {side: part_of(dropped[side], len(responses)) for side in SIDES}
-        return Finding(
-            "Generic responses",
-            "bad" if generic > 0.2 else "look" if generic > 0.02 else "good",
-            f"{texts['target']} of training responses are generic",
+        summary = (
             f"{texts['target']} of the training responses are generic: the turns that they answer"
             f" have an entropy above {THRESHOLD:g} bit. {texts['source']} answer a turn whose"
             f" responses have an entropy above {THRESHOLD:g} bit."
-            + " Training on them makes replies dull."
-            * any(dropped.values()),
-            (
-                f"If replies are dull, data.filters=[{{name: entropy, threshold: {THRESHOLD:g}}}]"
-                " drops generic responses."
-                if generic > 0.02
-                else ""
-            ),
+        )
+        if any(dropped.values()):
+            summary += " Training on them makes replies dull."
+        advice = (
+            f"If replies are dull, data.filters=[{{name: entropy, threshold: {THRESHOLD:g}}}]"
+            " drops generic responses."
+        )
+        return Finding(
+            "Generic responses",
+            severity(bad=generic > 0.2, look=generic > 0.02),
+            f"{texts['target']} of training responses are generic",
+            summary,
+            advice if generic > 0.02 else "",
             _details(top),
             {
                 "threshold": THRESHOLD,
@@ -127,24 +138,22 @@ def _number_above(by_utterance: Entropies, utterances: Hashes) -> int:
     )
 
 
-def _details(top: Mapping[str, Examples]) -> tuple[BarChart | Table, ...]:
-    chart = BarChart(
-        "Most generic training responses, by the entropy of the turns that they answer",
-        _bars(top["target"]),
-    )
-    table = Table(
-        "Training turns with the highest entropy of responses",
-        ("", "bits", "count"),
-        tuple(
-            (text, f"{bits:.2f}", f"{times:,}")
-            for text, bits, times in top["source"][: EXAMPLES // 2]
+def _details(top: Mapping[str, Examples]) -> tuple[Detail, ...]:
+    bars = [
+        (text, bits, f"{bits:.2f} bits, {times:,} times") for text, bits, times in top["target"]
+    ]
+    rows = [(text, f"{bits:.2f}", f"{times:,}") for text, bits, times in top["source"]]
+    return filled(
+        BarChart(
+            "Most generic training responses, by the entropy of the turns that they answer",
+            tuple(bars),
+        ),
+        Table(
+            "Training turns with the highest entropy of responses",
+            ("", "bits", "count"),
+            tuple(rows[: EXAMPLES // 2]),
         ),
     )
-    return tuple(detail for detail, side in ((chart, "target"), (table, "source")) if top[side])
-
-
-def _bars(top: Examples) -> tuple[tuple[str, float, str], ...]:
-    return tuple((text, bits, f"{bits:.2f} bits, {times:,} times") for text, bits, times in top)
 
 
 def _json(top: Examples) -> list[dict[str, str | float]]:

@@ -26,6 +26,7 @@ from dialog.inspection.findings import (
     Severity,
     Table,
     part_of,
+    severity,
     worst_split,
 )
 from dialog.report.formats.numbers import count, counted, percent
@@ -154,12 +155,13 @@ class NearDuplicateSection:
     def _severity(self, in_validation: NearDuplicateIndex) -> Severity:
         indices = self.indices["dialogues"]
         compared = [*indices.values(), *self.indices["responses"].values(), in_validation]
-        if any(
-            len(index.near) > 0.01 * len(index.kept) for index in (*indices.values(), in_validation)
-        ):
-            return "bad"
         within = any(repeats.near for repeats in self.within.values())
-        return "look" if within or any(index.near for index in compared) else "good"
+        many = [
+            index
+            for index in (*indices.values(), in_validation)
+            if len(index.near) > 0.01 * len(index.kept)
+        ]
+        return severity(bad=many, look=within or any(index.near for index in compared))
 
     def _tables(self, in_validation: dict[str, NearDuplicateIndex]) -> Iterator[Table]:
         rows = tuple(

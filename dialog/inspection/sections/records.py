@@ -9,7 +9,7 @@ import numpy as np
 
 from dialog.data.dialogue import SPLITS, WARNING, Dialogue, Entry, Malformed
 from dialog.data.text_matching.fingerprints import hash_texts, repeats_earlier
-from dialog.inspection.findings import Finding, Quotation, Severity, Table, part_of
+from dialog.inspection.findings import Finding, Quotation, by_split, filled, part_of, severity
 from dialog.report.formats.numbers import count
 
 LABELS = {
@@ -80,7 +80,11 @@ class RecordSection:
         empty_splits = " and ".join(
             split for split, size in self.sizes().items() if not size["dialogues"]
         )
-        severity, problems = _problems(total, empty_splits)
+        bad = _problems(total, BAD)
+        if empty_splits:
+            advice = f"Give {empty_splits} dialogues of at least two turns."
+            bad.append((f"no examples in {empty_splits}", advice))
+        problems = bad or _problems(total, LOOK)
         summary = (
             f"Malformed records: {part_of(total['malformed'], records)} of {count(records)}; turns"
             f" without text: {count(total['empty_turns'])}; dialogues read with a warning:"
@@ -88,25 +92,17 @@ class RecordSection:
         )
         if empty_splits:
             summary += f" No examples in {empty_splits}: this corpus cannot be prepared."
-        rows = tuple(
-            (label, *(count(self.counts[split][key]) for split in SPLITS))
-            for key, label in LABELS.items()
-        )
-        messages = (("First malformed records", self.malformed), ("First warnings", self.warnings))
         return Finding(
             "Records",
-            severity,
+            severity(bad=bad, look=problems),
             "; ".join(problem for problem, _ in problems)
             or f"malformed records: 0 of {count(records)}",
             summary,
             " ".join(advice for _, advice in problems),
-            (
-                Table("By split", ("", *SPLITS), rows),
-                *(
-                    Quotation(caption, tuple(("", line) for line in lines))
-                    for caption, lines in messages
-                    if lines
-                ),
+            filled(
+                by_split("By split", LABELS, lambda key, split: count(self.counts[split][key])),
+                _quotation("First malformed records", self.malformed),
+                _quotation("First warnings", self.warnings),
             ),
             {
                 **{split: {key: self.counts[split][key] for key in LABELS} for split in SPLITS},
@@ -123,21 +119,14 @@ class RecordSection:
         }
 
 
-def _problems(total: Counter[str], empty_splits: str) -> tuple[Severity, list[tuple[str, str]]]:
-    """Return the severity, and the (problem, advice) pairs that cause it."""
-    bad, look = (
-        [
-            (f"{LABELS[key]}: {count(total[key])}", advice)
-            for key, advice in advices.items()
-            if total[key]
-        ]
-        for advices in (BAD, LOOK)
-    )
-    if empty_splits:
-        bad.append(
-            (
-                f"no examples in {empty_splits}",
-                f"Give {empty_splits} dialogues of at least two turns.",
-            )
-        )
-    return ("bad", bad) if bad else ("look", look) if look else ("good", [])
+def _problems(total: Counter[str], advices: dict[str, str]) -> list[tuple[str, str]]:
+    """Return (problem, advice) of each kind that occurs."""
+    return [
+        (f"{LABELS[key]}: {count(total[key])}", advice)
+        for key, advice in advices.items()
+        if total[key]
+    ]
+
+
+def _quotation(caption: str, messages: list[str]) -> Quotation:
+    return Quotation(caption, tuple(("", message) for message in messages))

@@ -18,9 +18,12 @@ from dialog.inspection.findings import (
     Quotation,
     ReadDialogues,
     Table,
+    by_split,
+    filled,
     location,
     part_of,
     percentiles,
+    severity,
 )
 from dialog.report.formats.numbers import count, counted
 
@@ -62,6 +65,7 @@ class LengthSection:
         short = {
             split: int((units["turns_a_dialogue"] < 2).sum()) for split, units in sizes.items()
         }
+        all_short = sum(short.values())
         summary = (
             f"A training dialogue has {_mean(sizes['train']['turns_a_dialogue']):.2f} turns on"
             f" average, a turn {_mean(words):.2f} words; the longest turn has {longest}."
@@ -69,15 +73,15 @@ class LengthSection:
         if long:
             summary += f" {part_of(long, len(words))} of the turns have {LONG} words or more."
         headline = f"{_mean(words):.1f} words per turn; the longest turn has {longest}"
-        if any(short.values()):
-            headline += f"; {counted(sum(short.values()), 'dialogue')} with fewer than two turns"
-            summary += f" Dialogues with fewer than two turns: {count(sum(short.values()))}."
+        if all_short:
+            headline += f"; {counted(all_short, 'dialogue')} with fewer than two turns"
+            summary += f" Dialogues with fewer than two turns: {count(all_short)}."
         return Finding(
             "Lengths",
-            "look" if long or any(short.values()) else "good",
+            severity(bad=False, look=long or all_short),
             headline,
             summary,
-            " ".join(_advice(long, sum(short.values()))),
+            " ".join(_advice(long, all_short)),
             (BarChart("Training turns by number of words", _histogram(words)), _table(sizes)),
             {
                 split: {
@@ -114,13 +118,12 @@ def _histogram(words: Integers) -> tuple[tuple[str, float, str], ...]:
     bars = []
     for step in range(1, max(bins, default=0) + 1):
         low = STEPS[step - 1]
-        label = (
-            f"{low}"
-            if step == 1
-            else f"{low}+"
-            if step == len(STEPS)
-            else f"{low} to {STEPS[step] - 1}"
-        )
+        if step == 1:
+            label = f"{low}"
+        elif step == len(STEPS):
+            label = f"{low}+"
+        else:
+            label = f"{low} to {STEPS[step] - 1}"
         bars.append((label, bins[step], part_of(bins[step], len(words))))
     return tuple(bars)
 
@@ -187,32 +190,23 @@ class SpeakerSection:
     def finding(self, read_dialogues: ReadDialogues) -> Finding:
         """Return counts by split, with a few dialogues of each irregularity."""
         total = {name: sum(self.counts[split][name] for split in SPLITS) for name in IRREGULARITIES}
-        rows = tuple(
-            (label, *(count(self.counts[split][name]) for split in SPLITS))
-            for name, label in IRREGULARITIES.items()
-        )
         one_sided = counted(total["one_sided"], "one-sided dialogue")
         echoes = counted(total["echoes"], "repeated turn")
         same_speaker = f"{counted(total['same_speaker'], 'turn')} by the previous speaker"
         figures = f"{one_sided}; {same_speaker}; {echoes}"
         return Finding(
             "Speakers",
-            (
-                "bad"
-                if total["one_sided"]
-                else "look"
-                if total["same_speaker"] or total["echoes"]
-                else "good"
-            ),
+            severity(bad=total["one_sided"], look=total["same_speaker"] or total["echoes"]),
             figures,
             f"{figures}. All turns of a one-sided dialogue are by one speaker.",
             " ".join(advice for name, advice in ADVICE.items() if total[name]),
-            (
-                Table("By split", ("", *SPLITS), rows),
+            filled(
+                by_split(
+                    "By split", IRREGULARITIES, lambda name, split: count(self.counts[split][name])
+                ),
                 *(
                     Quotation(f"First {IRREGULARITIES[name]}", tuple(self.examples[name]))
                     for name in ("one_sided", "echoes")
-                    if self.examples[name]
                 ),
             ),
             {

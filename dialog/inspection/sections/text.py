@@ -12,12 +12,16 @@ from dialog.data.dialogue import SPLITS, Dialogue
 from dialog.data.tokenizers.tokenizer import SPECIAL_TOKENS
 from dialog.inspection.findings import (
     BarChart,
+    Detail,
     Finding,
     Quotation,
     ReadDialogues,
     Table,
+    by_split,
+    filled,
     location,
     part_of,
+    severity,
 )
 from dialog.report.formats.numbers import count, counted
 
@@ -81,13 +85,7 @@ class CharacterSection:
         )
         return Finding(
             "Characters",
-            (
-                "bad"
-                if harmful + garbled > 0.001 * self.turns
-                else "look"
-                if unusual or garbled or padded
-                else "good"
-            ),
+            severity(bad=harmful + garbled > 0.001 * self.turns, look=unusual or garbled or padded),
             f"{figures}, {count(padded)} with outer white space" if padded else figures,
             f"{count(len(total))} distinct characters. {figures} (UTF-8 that was decoded as another"
             f" encoding). {counted(padded, 'turn')} with white space at an edge.",
@@ -96,35 +94,31 @@ class CharacterSection:
             self._data(total, unusual),
         )
 
-    def _details(
-        self, total: Counter[str], unusual: dict[str, int]
-    ) -> tuple[Table | BarChart | Quotation, ...]:
+    def _details(self, total: Counter[str], unusual: dict[str, int]) -> tuple[Detail, ...]:
         scripts = _scripts(total)
         bars = [
             (name, number, part_of(number, scripts.total()))
             for name, number in scripts.most_common(8)
         ]
-        details: list[Table | BarChart | Quotation] = [BarChart("Letters by script", tuple(bars))]
-        if unusual:
-            rows = [
-                (f"{code(char)} {name_of(char)}", count(number), self.first[char])
-                for char, number in unusual.items()
-            ]
-            details.append(
-                Table("Unusual characters", ("", "count", "first in"), tuple(rows[:ROWS]))
-            )
+        rows = [
+            (f"{code(char)} {name_of(char)}", count(number), self.first[char])
+            for char, number in unusual.items()
+        ]
         others = [
             (f"{char}  {code(char)} {name_of(char)}", count(number))
             for char, number in total.most_common()
             if not char.isascii() and char not in unusual
         ]
-        if others:
-            details.append(
-                Table("Most frequent characters outside ASCII", ("", "count"), tuple(others[:ROWS]))
-            )
-        if self.garbled:
-            details.append(Quotation("Turns that look garbled", tuple(self.garbled)))
-        return tuple(details)
+        return (
+            BarChart("Letters by script", tuple(bars)),
+            *filled(
+                Table("Unusual characters", ("", "count", "first in"), tuple(rows[:ROWS])),
+                Table(
+                    "Most frequent characters outside ASCII", ("", "count"), tuple(others[:ROWS])
+                ),
+                Quotation("Turns that look garbled", tuple(self.garbled)),
+            ),
+        )
 
     def _data(self, total: Counter[str], unusual: dict[str, int]) -> dict[str, Any]:
         return {
@@ -223,33 +217,28 @@ class ReservedSection:
         """Return each string with its counts and its first turn."""
         total = sum(self.counts.values(), Counter[str]())
         strings = [string for string, _ in total.most_common()]
-        rows = tuple(
-            (string, *(count(self.counts[split][string]) for split in SPLITS)) for string in strings
-        )
+        labels = dict(zip(strings, strings, strict=True))
         examples = tuple(self.examples[string] for string in strings[:RESERVED_EXAMPLES])
         occurrences = counted(total.total(), "occurrence")
-        return Finding(
-            "Reserved strings",
-            "bad" if total else "good",
-            occurrences,
-            (
-                f"{occurrences} of turn markers, special tokens or HTML entities."
-                if total
-                else "The text contains no turn markers, special tokens or HTML entities."
-            ),
-            (
+        summary = "The text contains no turn markers, special tokens or HTML entities."
+        advice = ""
+        if total:
+            summary = f"{occurrences} of turn markers, special tokens or HTML entities."
+            advice = (
                 "Remove them from the corpus: the tokenizer learns them as words, and the model"
                 " generates them."
-                if total
-                else ""
-            ),
-            (
-                (
-                    Table("Strings", ("", *SPLITS), rows),
-                    Quotation("First turn with each string", examples),
-                )
-                if total
-                else ()
+            )
+        return Finding(
+            "Reserved strings",
+            severity(bad=total),
+            occurrences,
+            summary,
+            advice,
+            filled(
+                by_split(
+                    "Strings", labels, lambda string, split: count(self.counts[split][string])
+                ),
+                Quotation("First turn with each string", examples),
             ),
             {
                 string: {
@@ -311,30 +300,24 @@ class LanguageSection:
         main = [language for language, number in counts.items() if number >= MINORITY * total]
         rare = self._dialogues_outside(main, languages)
         names = " and ".join(sorted(main))
-        return Finding(
-            "Languages",
-            "look" if len(main) > 1 else "good",
-            names,
-            (
+        summary = "No dialogues to sample."
+        if total:
+            summary = (
                 f"{part_of(total - len(rare), total)} of {count(total)} dialogues sampled from all"
                 f" splits are in {names}."
-                if total
-                else "No dialogues to sample."
-            ),
+            )
+        bars = [
+            (language, number, part_of(number, total)) for language, number in counts.most_common(8)
+        ]
+        return Finding(
+            "Languages",
+            severity(bad=False, look=len(main) > 1),
+            names,
+            summary,
             "",
             (
-                BarChart(
-                    "Sampled dialogues by language (ISO 639-1)",
-                    tuple(
-                        (language, number, part_of(number, total))
-                        for language, number in counts.most_common(8)
-                    ),
-                ),
-                *(
-                    [Quotation("Classified as another language", tuple(rare[:EXAMPLES]))]
-                    if rare
-                    else []
-                ),
+                BarChart("Sampled dialogues by language (ISO 639-1)", tuple(bars)),
+                *filled(Quotation("Classified as another language", tuple(rare[:EXAMPLES]))),
             ),
             {
                 "sample": total,

@@ -24,9 +24,11 @@ from dialog.inspection.findings import (
     Finding,
     ReadDialogues,
     Table,
+    filled,
     part_of,
     percent_of,
     percentiles,
+    severity,
     worst_split,
 )
 from dialog.report.formats.numbers import count
@@ -157,10 +159,11 @@ class TokenSection:
             sources[longest][0] / max(sources[longest][1], 1),
             max(train.values()) / max(examples, 1),
         )
-        is_bad = unknown > 0.05 or most_truncated > 0.1
         return Finding(
             TITLE,
-            "bad" if is_bad else "look" if max(unknown, most_truncated) > 0.01 else "good",
+            severity(
+                bad=unknown > 0.05 or most_truncated > 0.1, look=max(unknown, most_truncated) > 0.01
+            ),
             f"{percent_of(*sources[longest])} of {longest} contexts truncated, "
             f"{percent_of(*unknowns[least_known])} of {least_known} tokens unknown",
             f"max_source={self.limits['source']} truncates {part_of(train['source'], examples)} of"
@@ -173,7 +176,7 @@ class TokenSection:
                 *self._charts(lengths["train"]),
                 _length_table(lengths),
                 self._table(truncated, lengths),
-                *self._unknown_table(),
+                *filled(self._unknown_table()),
             ),
             {
                 "vocabulary": len(self.tokenizer),
@@ -260,12 +263,10 @@ class TokenSection:
             rows.append((label, *cells))
         return Table("Truncated and unknown", ("", *SPLITS), tuple(rows))
 
-    def _unknown_table(self) -> Iterator[Table]:
-        if self.unknown_words:
-            rows = tuple(
-                (word, count(number)) for word, number in self.unknown_words.most_common(ROWS)
-            )
-            yield Table("Most frequent unknown words of validation and test", ("", "count"), rows)
+    def _unknown_table(self) -> Table:
+        words = self.unknown_words.most_common(ROWS)
+        rows = tuple((word, count(number)) for word, number in words)
+        return Table("Most frequent unknown words of validation and test", ("", "count"), rows)
 
     def _data(self, split: str, truncated: dict[str, int], lengths: Lengths) -> dict[str, Any]:
         counts = self.counts[split]
