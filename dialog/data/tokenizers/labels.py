@@ -71,12 +71,10 @@ def _runs(labels: Sequence[str]) -> Iterator[LabelRun]:
 
 
 def _pieces(labels: Sequence[str]) -> list[LabelPiece]:
-    return [
-        LabelPiece(token, text)
-        for token, label in enumerate(labels)
-        for text in ESCAPED_BYTE.split(label)
-        if text
-    ]
+    pieces: list[LabelPiece] = []
+    for token, label in enumerate(labels):
+        pieces += [LabelPiece(token, text) for text in ESCAPED_BYTE.split(label) if text]
+    return pieces
 
 
 def _parts(pieces: Sequence[LabelPiece]) -> dict[int, tuple[str, int]]:

@@ -298,7 +298,11 @@ class LanguageSection:
         counts = Counter(language for split in SPLITS for language in languages[split])
         total = counts.total()
         main = [language for language, number in counts.items() if number >= MINORITY * total]
-        rare = self._dialogues_outside(main, languages)
+        rare: list[tuple[str, str]] = []
+        for split in SPLITS:
+            for (id, text), language in zip(self.sample[split], languages[split], strict=True):
+                if language not in main:
+                    rare.append((f"{id} ({language})", text))
         names = " and ".join(sorted(main))
         summary = "No dialogues to sample."
         if total:
@@ -324,14 +328,3 @@ class LanguageSection:
                 **{split: dict(Counter(languages[split]).most_common()) for split in SPLITS},
             },
         )
-
-    def _dialogues_outside(
-        self, main: list[str], languages: dict[str, list[str]]
-    ) -> list[tuple[str, str]]:
-        """Return (id with language, text) of the dialogues in none of the main languages."""
-        return [
-            (f"{id} ({language})", text)
-            for split in SPLITS
-            for (id, text), language in zip(self.sample[split], languages[split], strict=True)
-            if language not in main
-        ]

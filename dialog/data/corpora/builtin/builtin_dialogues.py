@@ -283,10 +283,11 @@ def _asides(
     exchanges: list[tuple[Exchange, dict[str, str]]] = []
     for exchange, person in zip(_deal(random, scenario.asides, count), people, strict=True):
         taken = set(used)  # two people may share a fact
-        names = [slot for words in exchange for slot in slots(words) if slot != "person"]
-        exchanges.append(
-            (exchange, {"person": person, **{slot: _unused(slot, taken, random) for slot in names}})
-        )
+        values = {"person": person}
+        for slot in slots(" ".join(exchange)):
+            if slot != "person":
+                values[slot] = _unused(slot, taken, random)
+        exchanges.append((exchange, values))
     return exchanges
 
 
