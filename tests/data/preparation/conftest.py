@@ -34,7 +34,7 @@ class InMemory:
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 64 records, in this process only."""
-    for module in ("blocks", "draft"):
+    for module in ("filtering", "draft"):
         monkeypatch.setattr(f"dialog.data.preparation.{module}.BLOCK", BLOCK)
 
 
