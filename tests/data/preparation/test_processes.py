@@ -214,12 +214,12 @@ def test_workers_report_progress_before_one_finishes(held: Path, tmp_path: Path)
     with terminal(shown) as err:
         process = start(cache, "--workers", "2", until=until, stderr=err)
         try:
-            wait_for(lambda: b"1230/1236" in shown)  # validation, test and one block of train
+            wait_for(lambda: b"1,230 of 1,236" in shown)  # validation, test and one block of train
             assert not list(cache.glob(".*.partial/shards/[0-9]*-of-2"))
         finally:
             until.touch()
             finish(process)
-        wait_for(lambda: b"1236/1236" in shown)
+        wait_for(lambda: b"1,236 of 1,236" in shown)
 
 
 @contextmanager
