@@ -27,8 +27,10 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,7 +76,7 @@ CELLS = [(1, 32), (5, 32), (1, 1), (5, 1)]
 
 
 class System(NamedTuple):
-    """A script with its environment, and the precisions of each family."""
+    """An environment, by default that of dialog, and the precisions of each family."""
 
     environment: str
     lstm: Sequence[str]
@@ -84,17 +86,24 @@ class System(NamedTuple):
 OWN = ("float32", "bfloat16", "int8")
 SYSTEMS = {
     "dialog": System("", OWN, OWN),
+    "plain": System("", OWN[:2], OWN[:2]),
+    "onnxruntime": System("", ("float32", "int8"), ("float32", "int8")),
     "fairseq": System("fairseq", ("float32",), ("float32",)),
     "joeynmt": System("joeynmt", ("float32",), ("float32",)),
     "opennmt": System("opennmt", ("float32",), ("float32",)),
     "marian": System("marian", (), ("float32", "bfloat16")),
-    "ctranslate2": System("opennmt", (), ("float32", "int8")),
+    "ctranslate2": System("", (), ("float32", "int8")),
 }
-"""bfloat16 and int8 of the others: fairseq, JoeyNMT and OpenNMT-py have none on a CPU."""
+"""bfloat16 and int8 of the others: fairseq, JoeyNMT and OpenNMT-py have none on a CPU. ``plain`` is
+dialog without prepared weights, ``onnxruntime`` its searches over the exported step.
+"""
 
 
 def build(
-    family: str, precision: str, components: dict[int, dict[str, Any]] | None = None
+    family: str,
+    precision: str,
+    components: dict[int, dict[str, Any]] | None = None,
+    system: str = "dialog",
 ) -> Generate:
     """Return dialog's model with random weights, and searches by number, by default by width."""
     import torch
@@ -112,7 +121,13 @@ def build(
     torch.manual_seed(1)
     model = Seq2Seq(VOCABULARY, padding=PAD, embedding_size=256, **SIZES[family]).eval()
     model = model.bfloat16() if precision == "bfloat16" else model
-    networks = PreparedNetworks([model], int8=precision == "int8")
+    step_of: Callable[[], Any] = lambda: NetworkStep([model])  # noqa: E731
+    if system == "dialog":
+        networks = PreparedNetworks([model], int8=precision == "int8")
+        step_of = lambda: NetworkStep(networks.current())  # noqa: E731
+    elif system == "onnxruntime":
+        exported = exported_step(model, int8=precision == "int8")
+        step_of = lambda: exported  # noqa: E731
     limits = GenerationConfig(min_length=TOKENS, max_length=TOKENS)
     components = components or {1: {"name": "greedy"}, 5: BEAM}
     searches = {number: build_search(component, limits) for number, component in components.items()}
@@ -120,7 +135,7 @@ def build(
     @torch.inference_mode()
     def generate(sources: list[list[int]], width: int) -> list[int]:
         source = torch.tensor(padded(sources, PAD))
-        step = NetworkStep(networks.current())
+        step = step_of()
         memory, state = step.start(source, source != PAD)
         replies = searches[width](
             step, source.new_full((len(source), 1), BOS), memory, state, source
@@ -128,6 +143,66 @@ def build(
         return [len(best.tokens) for best, *_ in replies]
 
     return generate
+
+
+def exported_step(model: Any, *, int8: bool) -> Any:
+    """Return a network as a step that ONNX Runtime computes, on one thread."""
+    import dataclasses
+
+    import onnxruntime
+    import torch
+    from onnxruntime.quantization import quantize_dynamic
+    from torch import Tensor
+
+    from dialog.export.formats.onnx.writing import ENCODER, NEXT, STEP, write_networks
+    from dialog.models.state import Rows
+
+    @dataclasses.dataclass(frozen=True)
+    class Parts(Rows):
+        tensors: tuple[Tensor, ...]
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    with tempfile.TemporaryDirectory() as folder:
+        write_networks(model, Path(folder))
+        sessions = []
+        for name in (ENCODER, STEP):
+            path = Path(folder, name)
+            if int8:
+                path = path.with_name(f"int8_{name}")
+                quantize_dynamic(Path(folder, name), path)
+            sessions.append(onnxruntime.InferenceSession(path, options))
+    encoder, step = sessions
+    outputs = [output.name for output in encoder.get_outputs()]
+    inputs = {value.name for value in step.get_inputs()}
+    state_names = [name for name in outputs if name.startswith("state.")]
+    memory_names = [name for name in outputs if not name.startswith("state.")]
+    wanted = ["logits", *(NEXT + name for name in state_names)]
+    assert {*outputs, "tokens"} == inputs
+
+    class Step:
+        def start(self, source: Tensor, mask: Tensor) -> tuple[Parts, Parts]:
+            """Encode a source [N, S]; return memory and state."""
+            values = encoder.run(outputs, {"source": source.numpy(), "mask": mask.numpy()})
+            tensors = dict(zip(outputs, map(torch.from_numpy, values), strict=True))
+            return tuple(
+                Parts(tuple(tensors[name] for name in names))
+                for names in (memory_names, state_names)
+            )
+
+        def __call__(self, tokens: Tensor, memory: Parts, state: Parts) -> tuple[Tensor, Parts]:
+            """Read tokens [N, T]; return logits [N, T, V] and the new state."""
+            parts = zip(
+                [*memory_names, *state_names], [*memory.tensors, *state.tensors], strict=True
+            )
+            values = {name: tensor.numpy() for name, tensor in parts}
+            logits, *new = map(
+                torch.from_numpy, step.run(wanted, {"tokens": tokens.numpy(), **values})
+            )
+            return logits, Parts(tuple(new))
+
+    return Step()
 
 
 def print_settings(families: Sequence[str], rounds: int) -> None:
@@ -205,7 +280,8 @@ class Server:
         self.name = name
         environment = SYSTEMS[name].environment
         python = environments.python_of(folder, environment) if environment else sys.executable
-        script = [str(PEERS / f"generate_{name}.py")] if environment else [__file__, "--serve"]
+        peer = PEERS / f"generate_{name}.py"
+        script = [str(peer)] if peer.exists() else [__file__, "--serve", name]
         variables = {
             **os.environ,
             "OMP_NUM_THREADS": "1",
@@ -296,10 +372,10 @@ def main() -> None:
     parser.add_argument(
         "--settings", action="store_true", help="measure truncations, penalties and banned words"
     )
-    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
-        return serve(build)
+        return serve(partial(build, system=options.serve))
     if options.settings:
         return print_settings(options.families, options.rounds)
     servers = []

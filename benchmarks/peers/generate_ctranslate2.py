@@ -1,4 +1,4 @@
-"""Generate with CTranslate2; it runs in the environment of OpenNMT-py, which brings it."""
+"""Generate with CTranslate2; it runs in the environment of dialog, whose export needs it."""
 
 from __future__ import annotations
 
