@@ -102,6 +102,13 @@ class Encoder(nn.Module, ABC):
         [B, S, M].
         """
 
+    def prepared(self, *, int8: bool) -> Encoder:
+        """Return an encoder with the same results up to rounding that generates faster, or itself.
+
+        Weights are laid out once; ``int8`` allows rounding to int8 or bfloat16.
+        """
+        return self
+
     def keep_final(self, needed: FinalStates) -> None:
         """Return `Encoded.final` from now on; the network calls this for a decoder with
         `needs_final`.
@@ -141,6 +148,20 @@ class Decoder(nn.Module, ABC):
 
     stepwise: bool = False
     """True if teacher forcing runs token by token too, so that single steps cost no more."""
+
+    @property
+    def preparable(self) -> bool:
+        """True if `prepared` returns a decoder."""
+        return False
+
+    def prepared(self, *, int8: bool) -> Decoder:
+        """Return a decoder with the same results up to rounding that generates faster.
+
+        Weights are laid out once; products are in the weights' precision, or in int8. Only
+        generation uses it, never training. A subclass with another formula returns False for
+        `preparable`, or its own form here.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def start(self, encoded: Encoded) -> tuple[Memory, State]:

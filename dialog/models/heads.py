@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from dialog.config.components import Family
 from dialog.models.kernels.linear import linear
+from dialog.models.kernels.products import product
 from dialog.models.state import Rows
 
 NEVER = 1e-30
@@ -49,6 +50,17 @@ class Head(nn.Module, ABC):
     divisible: bool = False
     """True if `parts` computes the scores of a part of the vocabulary without those of the rest."""
 
+    @property
+    def preparable(self) -> bool:
+        """True if `prepared` returns a head."""
+        return False
+
+    def prepared(self, *, int8: bool) -> Head:
+        """Return a head with the same scores in float32, whose weights are laid out once; see
+        `Decoder.prepared`.
+        """
+        raise NotImplementedError
+
     @abstractmethod
     def forward(self, decoded: Decoded) -> Tensor:
         """Return scores [.., V]."""
@@ -72,6 +84,7 @@ class VocabularyHead(Head):
     """
 
     divisible = True
+    preparable = True
 
     def __init__(
         self,
@@ -103,6 +116,27 @@ class VocabularyHead(Head):
             # [.., width]; without b, which the product would copy first
             scores = linear(decoded.outputs, weight)
             yield scores if bias is None else scores.add_(bias)
+
+    def measures(self, decoded: Decoded) -> dict[str, Tensor]:
+        """No values."""
+        return {}
+
+    def prepared(self, *, int8: bool) -> PreparedHead:
+        """Return the same product, laid out once."""
+        return PreparedHead(self, int8=int8)
+
+
+class PreparedHead(Head):
+    """Scores of a `VocabularyHead` in float32."""
+
+    def __init__(self, head: VocabularyHead, *, int8: bool) -> None:
+        super().__init__()
+        self.scores = product(head.weight, head.bias, int8=int8)
+
+    def forward(self, decoded: Decoded) -> Tensor:
+        """Scores [.., V]."""
+        outputs = decoded.outputs
+        return self.scores(outputs.flatten(0, -2)).view(*outputs.shape[:-1], -1)
 
     def measures(self, decoded: Decoded) -> dict[str, Tensor]:
         """No values."""

@@ -36,6 +36,34 @@ class Rows:
         )
 
 
+@dataclass(frozen=True)
+class SharedRows(Rows):
+    """Bundle of N sources that stands for N K rows; K consecutive rows share a source, which is
+    stored once.
+    """
+
+    parts: tuple[Tensor, ...]  # each [N, ..]
+    copies: int = 1  # K
+
+    def repeat(self, times: int) -> Self:
+        """Let ``times`` as many rows share each source."""
+        return replace(self, copies=self.copies * times)
+
+    def select(self, rows: Tensor) -> Self:
+        """Return the sources of rows; they stay shared if all rows of each source are selected
+        together.
+        """
+        sources = rows.div(self.copies, rounding_mode="floor")
+        copies = self.copies
+        if copies > 1:
+            groups = sources.view(-1, copies) if len(rows) % copies == 0 else sources.view(-1, 1)
+            is_whole = groups.shape[1] == copies and bool((groups == groups[:, :1]).all())
+            sources, copies = (groups[:, 0], copies) if is_whole else (sources, 1)
+        return replace(
+            self, parts=tuple(part.index_select(0, sources) for part in self.parts), copies=copies
+        )
+
+
 def _map(change: Callable[[Any], Any], tree: Any) -> Any:
     if isinstance(tree, Tensor | Rows):
         return change(tree)

@@ -33,7 +33,7 @@ def run(trained: Callable[[str], Path], tmp_path: Path) -> Path:
 def test_it_has_its_own_folder_and_likelihoods_of_float32(
     run: Path, precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dialog.models.inference.products.MEDIUM", 1)
+    monkeypatch.setattr("dialog.models.kernels.products.MEDIUM", 1)
     own = json.loads((run / "evaluation" / "test" / "metrics.json").read_text())
     result = CliRunner().invoke(program, ["evaluate", str(run), "--precision", precision, "--json"])
     assert result.exit_code == 0, result.output

@@ -22,9 +22,9 @@ from dialog.models.attention.heads import HeadSlices
 from dialog.models.attention.interactive import InteractiveScorer
 from dialog.models.attention.multi_head_scorer import MultiHeadScorer
 from dialog.models.attention.positional import LocalScorer, LocationScorer
-from dialog.models.attention.softmax import masked_softmax
+from dialog.models.attention.softmax import additive_mask, masked_softmax
 from dialog.models.contracts import AttentionHook, Encoded, Memory, State, declared_needs
-from dialog.models.state import Rows
+from dialog.models.state import Rows, SharedRows
 
 
 class AttentionScorer(Protocol):
@@ -40,7 +40,7 @@ class AttentionScorer(Protocol):
     then [B, H, T, S]. ``head_output``: a `HeadSlices`; only with it can single heads be removed.
     ``per_feature``: True if heads are features of the source; a hook gets the mean of their
     weights. Default: False. ``write(states, query, last)`` -> [B, S, M]: changes the states, called
-    before each read.
+    before each read. ``prepared(int8=..)`` -> `PreparedScorer`: a faster form for generation.
     """
 
     def keys(self, states: Tensor) -> Tensor:
@@ -95,6 +95,15 @@ class SourceReader(nn.Module, ABC):
     """False if no weights are computed that a hook or a pointer could use."""
 
     @property
+    def preparable(self) -> bool:
+        """True if `prepared` returns a reader."""
+        return False
+
+    def prepared(self, *, int8: bool) -> PreparedReader:
+        """Return a reader with the same contexts up to rounding; see `Decoder.prepared`."""
+        raise NotImplementedError
+
+    @property
     def additive(self) -> AdditiveScorer | None:
         """The scorer if it is exactly an `AdditiveScorer`, which has a faster loop;
         else None.
@@ -144,6 +153,15 @@ class Attention(SourceReader):
     def additive(self) -> AdditiveScorer | None:
         """The scorer, unless its class is another one, even a subclass."""
         return self.scorer if type(self.scorer) is AdditiveScorer else None
+
+    @property
+    def preparable(self) -> bool:
+        """True if the scorer has a method ``prepared``."""
+        return hasattr(self.scorer, "prepared")
+
+    def prepared(self, *, int8: bool) -> PreparedAttention:
+        """Return the same mean with the prepared scorer."""
+        return PreparedAttention(self.scorer.prepared(int8=int8))
 
     def start(self, encoded: Encoded) -> tuple[AttentionMemory, Rows]:
         """Return keys and values of the source, and a state with all weights 0."""
@@ -234,6 +252,11 @@ class NoAttention(SourceReader):
     """
 
     has_weights = False
+    preparable = True
+
+    def prepared(self, *, int8: bool) -> PreparedSummary:
+        """Return the vector for each row of a beam."""
+        return PreparedSummary()
 
     def start(self, encoded: Encoded) -> tuple[SummaryMemory, Rows]:
         """Return the summary, and an empty state."""
@@ -244,6 +267,64 @@ class NoAttention(SourceReader):
     ) -> tuple[Tensor, Rows]:
         """Return contexts [B, T, M] for queries [B, T, Q]; the hook is never called."""
         return memory.vector.unsqueeze(1).expand(-1, query.shape[1], -1), state
+
+
+class PreparedScorer(Protocol):
+    """A scorer in float32 for N sources, each with ``copies`` queries."""
+
+    def keys(self, keys: Tensor) -> Tensor:
+        """Return what is read of keys [N, S, Q] at each step."""
+
+    def __call__(self, query: Tensor, keys: Tensor, copies: int) -> Tensor:
+        """Return scores [N, copies, S] of queries [N copies, Q]; they may differ from the scorer's
+        by a constant of each row.
+        """
+
+
+class PreparedReader(Protocol):
+    """A reader in float32; the rows of a beam share their source."""
+
+    def start(self, memory: Memory) -> SharedRows:
+        """Return what is read at each step."""
+
+    def __call__(self, query: Tensor, memory: SharedRows) -> tuple[Tensor, Tensor | None]:
+        """Return contexts [B, M] for states [B, D], and the attention weights [N, K, S], if there
+        are any.
+        """
+
+
+class PreparedSummary:
+    """The source as one vector."""
+
+    def start(self, memory: SummaryMemory) -> SharedRows:
+        """Return the vector [N, M]."""
+        return SharedRows((memory.vector.float(),))
+
+    def __call__(self, query: Tensor, memory: SharedRows) -> tuple[Tensor, None]:
+        """Return the vector of each row."""
+        vector = memory.parts[0]
+        return (vector if memory.copies == 1 else vector.repeat_interleave(memory.copies, 0)), None
+
+
+class PreparedAttention:
+    """The mean of a source's values, with a prepared scorer, for the rows of a beam."""
+
+    def __init__(self, scores: PreparedScorer) -> None:
+        self.scores = scores
+
+    def start(self, memory: AttentionMemory) -> SharedRows:
+        """Return keys [N, S, Q], values [N, S, M], and a mask [N, S] that is added to the
+        scores.
+        """
+        values = memory.values.float().masked_fill(~memory.mask.unsqueeze(-1), 0.0)
+        keys = self.scores.keys(memory.keys.float())
+        return SharedRows((keys, values, additive_mask(memory.mask, torch.float32)))
+
+    def __call__(self, query: Tensor, memory: SharedRows) -> tuple[Tensor, Tensor]:
+        """Return contexts and weights."""
+        keys, values, mask = memory.parts
+        weights = self.scores(query, keys, memory.copies).add_(mask.unsqueeze(1)).softmax(-1)
+        return torch.bmm(weights, values).flatten(0, 1), weights
 
 
 ATTENTIONS: Family[Any] = Family(

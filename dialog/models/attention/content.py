@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from dialog.config.components import Component, Family, build
@@ -31,6 +32,10 @@ class DotScorer(nn.Module):
         """Scores [B, T, S]."""
         return query @ keys.transpose(1, 2)  # [B, T, S]
 
+    def prepared(self, *, int8: bool) -> PreparedDot:
+        """Return the same product; the keys are laid out already."""
+        return PreparedDot()
+
 
 class ScaledDotScorer(nn.Module):
     """score(q, k) = q . k / sqrt(d), of equal sizes d; Vaswani et al. 2017, equation 1."""
@@ -47,6 +52,10 @@ class ScaledDotScorer(nn.Module):
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
         """Scores [B, T, S]."""
         return query @ keys.transpose(1, 2)  # [B, T, S]
+
+    def prepared(self, *, int8: bool) -> PreparedDot:
+        """Return the same product; the keys are laid out already."""
+        return PreparedDot()
 
 
 class BilinearScorer(nn.Module):
@@ -67,6 +76,22 @@ class BilinearScorer(nn.Module):
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
         """Scores [B, T, S]."""
         return query @ keys.transpose(1, 2)  # [B, T, S]
+
+    def prepared(self, *, int8: bool) -> PreparedDot:
+        """Return the same product; the keys are laid out already."""
+        return PreparedDot()
+
+
+class PreparedDot:
+    """Scores that are products of the queries themselves with the keys of their source."""
+
+    def keys(self, keys: Tensor) -> Tensor:
+        """The keys themselves."""
+        return keys  # [N, S, Q]
+
+    def __call__(self, query: Tensor, keys: Tensor, copies: int) -> Tensor:
+        """Return scores [N, K, S] of queries [N K, Q] and keys [N, S, Q], K = ``copies``."""
+        return torch.bmm(query.view(len(keys), copies, -1), keys.transpose(1, 2))
 
 
 def check_equal_sizes(query_size: int, key_size: int) -> None:

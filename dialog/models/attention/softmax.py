@@ -17,3 +17,12 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
         return scores.softmax(-1, dtype=exact)
     filled = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     return filled.softmax(-1, dtype=exact).masked_fill(~mask, 0.0)
+
+
+def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return 0 at real tokens and the lowest number at padding, to be added to scores; of the
+    mask's shape.
+    """
+    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(
+        ~mask, torch.finfo(dtype).min
+    )

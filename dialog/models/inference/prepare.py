@@ -9,19 +9,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dialog.models.heads import Decoded, Head, VocabularyHead
-from dialog.models.inference.products import product
-from dialog.models.inference.recurrent import Bfloat16Encoder, prepare_recurrent, supports_recurrent
-from dialog.models.inference.transformer_decoder import (
-    PreparedTransformerDecoder,
-    supports_transformer_decoder,
-)
-from dialog.models.inference.transformer_encoder import (
-    PreparedTransformerEncoder,
-    supports_transformer_encoder,
-)
-from dialog.models.kernels.linear import has_fast_bfloat16
-from dialog.models.recurrent.encoder import RecurrentEncoder
 from dialog.models.seq2seq import Seq2Seq
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -33,32 +20,15 @@ SAMPLED = 64
 """Smallest number of values of a weight that are compared."""
 
 
-class PreparedHead(Head):
-    """Scores of a `VocabularyHead` in float32."""
-
-    def __init__(self, head: VocabularyHead, *, int8: bool) -> None:
-        super().__init__()
-        self.scores = product(head.weight, head.bias, int8=int8)
-
-    def forward(self, decoded: Decoded) -> Tensor:
-        """Scores [.., V]."""
-        outputs = decoded.outputs
-        return self.scores(outputs.flatten(0, -2)).view(*outputs.shape[:-1], -1)
-
-    def measures(self, decoded: Decoded) -> dict[str, Tensor]:
-        """No values."""
-        return {}
-
-
 def can_prepare(model: Seq2Seq) -> bool:
-    """Return whether the formulas of `inference/` are those of a network: its parts, no hooks, and
-    no training.
+    """Return whether decoder and head have a faster form, no part is adapted or watched by a hook,
+    and the network is not in training.
     """
     return (
         type(model) is Seq2Seq
-        and type(model.head) is VocabularyHead
-        and (supports_recurrent(model.decoder) or supports_transformer_decoder(model.decoder))
-        and model.head.weight.dtype in DTYPES
+        and model.decoder.preparable
+        and model.head.preparable
+        and next(model.parameters()).dtype in DTYPES
         and all(
             type(part).__module__.startswith(OWN_PARTS)
             and not (part.training or part._forward_hooks or part._forward_pre_hooks)
@@ -73,18 +43,9 @@ def prepare(model: Seq2Seq, *, int8: bool = False) -> Seq2Seq:
     """
     prepared = copy(model)
     prepared._modules = dict(model._modules)
-    decoder = model.decoder
-    head = model.head
-    assert isinstance(head, VocabularyHead)
-    if supports_transformer_encoder(model.encoder) and head.weight.device.type == "cpu":
-        prepared.encoder = PreparedTransformerEncoder(model.encoder, int8=int8)
-    elif int8 and type(model.encoder) is RecurrentEncoder and has_fast_bfloat16():
-        prepared.encoder = Bfloat16Encoder(model.encoder)
-    if supports_transformer_decoder(decoder):
-        prepared.decoder = PreparedTransformerDecoder(decoder, int8=int8)
-    elif supports_recurrent(decoder):
-        prepared.decoder = prepare_recurrent(decoder, int8=int8)
-    prepared.head = PreparedHead(head, int8=int8)
+    prepared.encoder = model.encoder.prepared(int8=int8)
+    prepared.decoder = model.decoder.prepared(int8=int8)
+    prepared.head = model.head.prepared(int8=int8)
     return prepared.eval()
 
 

@@ -14,12 +14,14 @@ from dialog.config.components import Component, build
 from dialog.models.attention import build_attention
 from dialog.models.contracts import AttentionHook, Decoder, Encoded, Memory, meant_for
 from dialog.models.kernels.linear import Linear
+from dialog.models.kernels.products import product
 from dialog.models.recurrent.additive_loop import additive_loop
 from dialog.models.recurrent.bridges import BRIDGES, DENSE, final_states, first_states
 from dialog.models.recurrent.cells import RecurrentCell
+from dialog.models.recurrent.prepared import PreparedRecurrent, RecurrentState, StepOutput
 from dialog.models.recurrent.recurrent_settings import RecurrentSettings
 from dialog.models.recurrent.stack import Stack, StackLoop, StackState
-from dialog.models.state import Rows
+from dialog.models.state import Rows, SharedRows
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,15 @@ class BahdanauDecoder(Decoder):
         """The attention; None without attention."""
         return self.attention if self.attention.has_weights else None
 
+    @property
+    def preparable(self) -> bool:
+        """True if the attention is."""
+        return self.attention.preparable
+
+    def prepared(self, *, int8: bool) -> PreparedBahdanau:
+        """Return the same steps in fewer calls."""
+        return PreparedBahdanau(self, int8=int8)
+
     def start(self, encoded: Encoded) -> tuple[Rows, BahdanauState]:
         """Return the attention's memory, and s_0 from the summary."""
         memory, read = self.attention.start(encoded)
@@ -112,3 +123,25 @@ class BahdanauDecoder(Decoder):
         parts = torch.cat([tops, inputs.transpose(0, 1), contexts], -1)  # [T, B, D + E + M]
         pairs = torch.unflatten(self.readout(self.dropout(parts)), -1, (-1, 2))  # [T, B, E, 2]
         return pairs.amax(-1).transpose(0, 1)  # [B, T, E]
+
+
+class PreparedBahdanau(PreparedRecurrent):
+    """`BahdanauDecoder` for generation."""
+
+    def __init__(self, decoder: BahdanauDecoder, *, int8: bool) -> None:
+        super().__init__(decoder, decoder.stack, int8=int8)
+        self.original = decoder
+        self.reader = decoder.attention.prepared(int8=int8)
+        self.readout = product(decoder.readout.weight, decoder.readout.bias, int8=int8)
+
+    def start(self, encoded: Encoded) -> tuple[SharedRows, RecurrentState]:
+        """Return what the attention reads, and s_0."""
+        memory, state = self.original.start(encoded)
+        return self.reader.start(memory), RecurrentState.of(state.stack)
+
+    def step(self, token: Tensor, memory: SharedRows, state: RecurrentState) -> StepOutput:
+        """Attend with the state before the token."""
+        context, weights = self.reader(state.hidden[-1], memory)
+        state = self.advanced(state, token, context)
+        pairs = self.readout(torch.cat((state.hidden[-1], token, context), 1))  # [B, 2 E]
+        return StepOutput(pairs.view(len(pairs), -1, 2).amax(2), state, weights)

@@ -6,12 +6,14 @@ Shapes: B rows, S source tokens, E embedding size, M memory size, D width of a d
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from dialog.models.contracts import AttentionHook, Encoded, Encoder, FinalStates
+from dialog.models.kernels.linear import has_fast_bfloat16
 from dialog.models.recurrent.cells import RecurrentCell, shared_mask, take_steps
 from dialog.models.recurrent.recurrent_settings import RecurrentSettings
 from dialog.models.recurrent.sequences import run_layer, run_to_ends
@@ -81,6 +83,10 @@ class RecurrentEncoder(Encoder):
             )
         self.keeps_final = True
 
+    def prepared(self, *, int8: bool) -> Encoder:
+        """Return a copy in bfloat16 where that is faster and ``int8`` allows it."""
+        return Bfloat16Encoder(self) if int8 and has_fast_bfloat16() else self
+
     def forward(self, inputs: Tensor, mask: Tensor, hook: AttentionHook | None = None) -> Encoded:
         """Encode inputs [B, S, E], mask [B, S] into states [B, S, M]."""
         lengths = mask.sum(1, keepdim=True)  # [B, 1]
@@ -131,3 +137,21 @@ class RecurrentEncoder(Encoder):
             shared_mask(hidden, self.dropout.p) if self.variational and self.training else None
         )
         return run_layer(self.cell, layer, states, hidden, self.cell.first_state(hidden), dropout)
+
+
+class Bfloat16Encoder(Encoder):
+    """Recurrent encoder in bfloat16, with inputs and outputs in another precision."""
+
+    def __init__(self, encoder: RecurrentEncoder) -> None:
+        super().__init__()
+        self.size = encoder.size
+        self.own_dropout = encoder.own_dropout
+        self.encoder = deepcopy(encoder).bfloat16()
+
+    def forward(self, inputs: Tensor, mask: Tensor, hook: AttentionHook | None = None) -> Encoded:
+        """Encode inputs [N, S, E], mask [N, S] into states [N, S, M]."""
+        encoded: Encoded = self.encoder(inputs.bfloat16(), mask, hook)
+        states, summary, *final = (
+            part.to(inputs.dtype) for part in (encoded.states, encoded.summary, *encoded.final)
+        )
+        return Encoded(states, mask, summary, tuple(final))

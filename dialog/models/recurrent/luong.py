@@ -5,7 +5,7 @@ Shapes: B rows, S source tokens, T target tokens, E embedding size, M memory siz
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -14,11 +14,13 @@ from dialog.config.components import Component, build
 from dialog.models.attention import build_attention
 from dialog.models.contracts import AttentionHook, Decoder, Encoded, Memory, meant_for
 from dialog.models.kernels.linear import Linear
+from dialog.models.kernels.products import product
 from dialog.models.recurrent.bridges import BRIDGES, DENSE, final_states, first_states
 from dialog.models.recurrent.cells import RecurrentCell
+from dialog.models.recurrent.prepared import PreparedRecurrent, RecurrentState, StepOutput
 from dialog.models.recurrent.recurrent_settings import RecurrentSettings
 from dialog.models.recurrent.stack import Stack, StackLoop, StackState
-from dialog.models.state import Rows
+from dialog.models.state import Rows, SharedRows
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,15 @@ class LuongDecoder(Decoder):
         """The attention; None without attention."""
         return self.attention if self.attention.has_weights else None
 
+    @property
+    def preparable(self) -> bool:
+        """True if the attention is."""
+        return self.attention.preparable
+
+    def prepared(self, *, int8: bool) -> PreparedLuong:
+        """Return the same steps in fewer calls."""
+        return PreparedLuong(self, int8=int8)
+
     def start(self, encoded: Encoded) -> tuple[Rows, LuongState]:
         """Return the attention's memory, and s_0 from the summary with an attentional vector of
         zeros.
@@ -114,3 +125,26 @@ class LuongDecoder(Decoder):
         return torch.tanh(
             self.attentional(self.dropout(torch.cat([contexts, states.to(contexts.dtype)], -1)))
         )
+
+
+class PreparedLuong(PreparedRecurrent):
+    """`LuongDecoder` for generation, with and without input feeding."""
+
+    def __init__(self, decoder: LuongDecoder, *, int8: bool) -> None:
+        super().__init__(decoder, decoder.stack, int8=int8)
+        self.original = decoder
+        self.reader = decoder.attention.prepared(int8=int8)
+        self.attentional = product(decoder.attentional.weight, int8=int8)
+
+    def start(self, encoded: Encoded) -> tuple[SharedRows, RecurrentState]:
+        """Return what the attention reads, and s_0 with an attentional vector of zeros."""
+        memory, state = self.original.start(encoded)
+        fed = (state.fed.float(),) if self.original.input_feeding else ()
+        return self.reader.start(memory), replace(RecurrentState.of(state.stack), fed=fed)
+
+    def step(self, token: Tensor, memory: SharedRows, state: RecurrentState) -> StepOutput:
+        """Attend with the state after the token."""
+        state = self.advanced(state, token, *state.fed)
+        context, weights = self.reader(state.hidden[-1], memory)
+        output = self.attentional(torch.cat((context, state.hidden[-1]), 1)).tanh_()  # [B, E]
+        return StepOutput(output, replace(state, fed=(output,)) if state.fed else state, weights)

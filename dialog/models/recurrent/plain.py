@@ -10,8 +10,10 @@ from torch import Tensor, nn
 from dialog.config.components import Component, build
 from dialog.models.contracts import AttentionHook, Decoder, Encoded, Memory
 from dialog.models.kernels.linear import Linear
+from dialog.models.kernels.products import product
 from dialog.models.recurrent.bridges import BRIDGES, final_states, first_states
 from dialog.models.recurrent.cells import RecurrentCell
+from dialog.models.recurrent.prepared import PreparedRecurrent, RecurrentState, StepOutput
 from dialog.models.recurrent.recurrent_settings import RecurrentSettings
 from dialog.models.recurrent.stack import Stack, StackState
 from dialog.models.state import Rows
@@ -29,6 +31,7 @@ class PlainDecoder(Decoder):
     Settings = RecurrentSettings
     stepwise = True
     pointer = None
+    preparable = True
 
     def __init__(
         self,
@@ -48,6 +51,10 @@ class PlainDecoder(Decoder):
         self.needs_final = final_states(self.bridge, cell, settings.layers)
         self.output = nn.Identity() if size == input_size else Linear(size, input_size, bias=False)
 
+    def prepared(self, *, int8: bool) -> PreparedPlain:
+        """Return the same steps in fewer calls."""
+        return PreparedPlain(self, int8=int8)
+
     def start(self, encoded: Encoded) -> tuple[Rows, StackState]:
         """Return an empty memory, and s_0 from the encoder."""
         return Rows(), self.stack.start(*first_states(self.bridge, encoded))
@@ -58,3 +65,24 @@ class PlainDecoder(Decoder):
         """Map inputs [B, T, E] to outputs [B, T, E]; the hook is never called."""
         states, state = self.stack(inputs, state)  # [B, T, D]
         return self.output(states), state
+
+
+class PreparedPlain(PreparedRecurrent):
+    """`PlainDecoder` for generation."""
+
+    def __init__(self, decoder: PlainDecoder, *, int8: bool) -> None:
+        super().__init__(decoder, decoder.stack, int8=int8)
+        self.original = decoder
+        output = decoder.output
+        self.output = product(output.weight, int8=int8) if isinstance(output, nn.Linear) else None
+
+    def start(self, encoded: Encoded) -> tuple[Rows, RecurrentState]:
+        """Return an empty memory, and s_0."""
+        memory, state = self.original.start(encoded)
+        return memory, RecurrentState.of(state)
+
+    def step(self, token: Tensor, memory: Rows, state: RecurrentState) -> StepOutput:
+        """Project the new state."""
+        state = self.advanced(state, token)
+        top = state.hidden[-1]
+        return StepOutput(top if self.output is None else self.output(top), state)

@@ -9,14 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
+import torch
 from torch import Tensor, nn
 
 from dialog.models.attention import MultiHeadAttention
+from dialog.models.attention.multi_head import MANY
+from dialog.models.attention.softmax import additive_mask
 from dialog.models.contracts import AttentionHook, Decoder, Encoded
-from dialog.models.kernels.linear import Linear
-from dialog.models.state import Rows
+from dialog.models.kernels.linear import Linear, has_fast_bfloat16
+from dialog.models.positions import Turn
+from dialog.models.state import Rows, SharedRows
 from dialog.models.transformer.cache import KeysValues, SelfAttentionState
-from dialog.models.transformer.layers import DecoderLayer, checkpointed
+from dialog.models.transformer.layers import DecoderLayer, PreparedDecoderLayer, checkpointed
+from dialog.models.transformer.real_tokens import RealTokens
+from dialog.models.transformer.sublayers import prepared_norm
 from dialog.models.transformer.transformer_settings import TransformerSettings
 
 
@@ -33,6 +39,7 @@ class TransformerDecoder(Decoder):
 
     Settings = TransformerSettings
     own_dropout = True
+    preparable = True
 
     def __init__(self, settings: TransformerSettings, *, memory_size: int) -> None:
         super().__init__()
@@ -49,6 +56,10 @@ class TransformerDecoder(Decoder):
     def pointer(self) -> MultiHeadAttention:
         """The last layer's cross-attention."""
         return cast("DecoderLayer", self.layers[-1]).cross_attention
+
+    def prepared(self, *, int8: bool) -> PreparedTransformerDecoder:
+        """Return the same steps in fewer calls."""
+        return PreparedTransformerDecoder(self, int8=int8)
 
     def start(self, encoded: Encoded) -> tuple[CrossAttentionMemory, SelfAttentionState]:
         """Return the source's keys and values for each layer, and a state of no tokens."""
@@ -80,3 +91,87 @@ class TransformerDecoder(Decoder):
             states = self.layer_drop(states, after)
             buffers.append(written)
         return self.norm(states), extension.state(tuple(buffers))
+
+
+class PreparedTransformerDecoder(Decoder):
+    """Decoder layers in float32; products in the precision of the weights or in int8.
+
+    The token's query, key and value are one product, positions are computed once, and the rows of a
+    beam share their source's keys and values.
+
+    Attention is in float32 on a CPU, where torch's fused kernel is slower in bfloat16 for one
+    query, except for many heads of the source (`MANY`), and elsewhere in the precision of the
+    weights.
+    """
+
+    pointer = None
+    own_dropout = True
+
+    def __init__(self, decoder: TransformerDecoder, *, int8: bool) -> None:
+        super().__init__()
+        self.original = decoder
+        self.int8 = int8
+        self.layers = [PreparedDecoderLayer(layer, int8) for layer in decoder.layers]
+        self.norm = prepared_norm(decoder.norm)
+        self.positions: list[tuple[Tensor, Turn]] = []
+
+    def start(self, encoded: Encoded) -> tuple[SharedRows, SelfAttentionState]:
+        """Return the mask and the keys and values of each layer, and a state of no tokens."""
+        states = self.original.bridge(encoded.states)  # [N, S, D]
+        dtype = self._source_dtype(states)
+        real = RealTokens(encoded.mask)
+        rows = real.rows(states)  # [R, D]
+        parts = [
+            part for layer in self.layers for part in layer.source_keys_values(rows, real, dtype)
+        ]
+        like = parts[0][:, :, :0]
+        state = SelfAttentionState.empty(
+            len(self.layers), like=like.float() if like.device.type == "cpu" else like
+        )
+        return SharedRows((additive_mask(encoded.mask[:, None, None], dtype), *parts)), state
+
+    def forward(
+        self,
+        inputs: Tensor,
+        memory: SharedRows,
+        state: SelfAttentionState,
+        hook: AttentionHook | None = None,
+    ) -> tuple[Tensor, SelfAttentionState]:
+        """Map inputs [B, T, D] to outputs [B, T, D]; the hook is called for each token."""
+        outputs = []
+        mask, *source = memory.parts
+        for token in inputs.float().unbind(1):  # [B, D]
+            shift, turn = self._position(token, state.length)
+            states = token + shift
+            extension = state.extended(1)
+            buffers = []
+            for depth, layer in enumerate(self.layers):
+                keys_values = source[2 * depth], source[2 * depth + 1]
+                states, written = layer(
+                    states, state.layers[depth], keys_values, extension, mask, turn, hook
+                )
+                buffers.append(written)
+            state = extension.state(tuple(buffers))
+            outputs.append(self.norm(states))
+        return torch.stack(outputs, 1), state
+
+    def _source_dtype(self, states: Tensor) -> torch.dtype:
+        """Return the precision of keys and values of source states [N, S, D]."""
+        if states.device.type != "cpu":
+            return states.dtype
+        rounds = self.int8 or states.dtype is torch.bfloat16
+        is_low = rounds and states.shape[0] * self.layers[0].groups >= MANY and has_fast_bfloat16()
+        return torch.bfloat16 if is_low else torch.float32
+
+    def _position(self, token: Tensor, place: int) -> tuple[Tensor, Turn]:
+        """Return what is added to an input [D] at a position, and how its heads are turned;
+        computed once.
+        """
+        while len(self.positions) <= place:
+            zeros = token.new_zeros(1, 1, token.shape[1])
+            positions = self.original.positions
+            place_of = len(self.positions)
+            self.positions.append(
+                (positions(zeros, place_of).float().view(-1), positions.turn_at(zeros, place_of))
+            )
+        return self.positions[place]

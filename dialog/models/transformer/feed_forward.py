@@ -6,12 +6,14 @@ Shapes: B rows, T tokens, D width, I inner width.
 from __future__ import annotations
 
 from functools import partial
+from typing import cast
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dialog.config.components import Family
 from dialog.models.kernels.linear import Linear
+from dialog.models.kernels.products import HalfProduct, Product, joined, product
 
 
 class FeedForward(nn.Sequential):
@@ -29,6 +31,16 @@ class FeedForward(nn.Sequential):
         )
         for name, parameter in self.named_parameters():
             (nn.init.zeros_ if name.endswith("bias") else nn.init.xavier_uniform_)(parameter)
+
+    def prepared(self, *, int8: bool) -> Product:
+        """Return the network for rows [N, D] in float32."""
+        first, activation, _, last = self
+        inner, outer = (joined([cast("nn.Linear", part)], int8) for part in (first, last))
+        if isinstance(activation, nn.ReLU):
+            # max(0, x) rounds nothing
+            rectified = inner.half if isinstance(inner, HalfProduct) else inner
+            return lambda rows: outer(rectified(rows).relu_())
+        return lambda rows: outer(activation(inner(rows)))
 
 
 class SwiGLU(nn.Module):
@@ -52,6 +64,17 @@ class SwiGLU(nn.Module):
         inner = F.silu(self.gate(states)) * self.value(states)  # [B, T, I]
         output: Tensor = self.output(self.dropout(inner))  # [B, T, D]
         return output
+
+    def prepared(self, *, int8: bool) -> Product:
+        """Return the network for rows [N, D] in float32."""
+        both = joined([self.gate, self.value], int8)
+        output = product(self.output.weight, int8=int8)
+
+        def gated(rows: Tensor) -> Tensor:
+            gate, value = both(rows).chunk(2, 1)
+            return output(F.silu(gate).mul_(value))
+
+        return gated
 
 
 FEED_FORWARDS: Family[nn.Module] = Family(

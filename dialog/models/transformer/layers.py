@@ -10,13 +10,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from dialog.models.attention import MultiHeadAttention
+from dialog.models.attention.multi_head import mixed_step, mixed_values
 from dialog.models.contracts import AttentionHook, meant_for
+from dialog.models.kernels.products import HalfProduct, joined, product
 from dialog.models.positions import Turn
 from dialog.models.transformer.cache import Extension, KeysValues
+from dialog.models.transformer.real_tokens import RealTokens
 from dialog.models.transformer.transformer_settings import TransformerSettings
 
 
@@ -126,3 +130,109 @@ def checkpointed(layer: nn.Module, *, hook: AttentionHook | None) -> Callable[..
     if watched or not layer.training:
         return layer
     return partial(checkpoint, layer, use_reentrant=False, preserve_rng_state=True)
+
+
+class PreparedEncoderLayer:
+    """`EncoderLayer` for the rows of all sources [R, D], in float32."""
+
+    def __init__(self, layer: Any, int8: bool) -> None:
+        own = layer.self_attention
+        self.heads = own.heads
+        self.groups = own.key.out_features // own.width
+        self.width = own.width
+        self.own = joined([own.query, own.key, own.value], int8)
+        self.output = product(own.output.weight, own.output.bias, int8=int8)
+        self.feed = layer.feed_forward.prepared(int8=int8)
+        self.around_attention = layer.self_residual.prepared()
+        self.around_feed = layer.feed_residual.prepared()
+
+    def __call__(self, rows: Tensor, real: RealTokens, mask: Tensor, turn: Turn) -> Tensor:
+        """Map rows [R, D] to [R, D]; mask [B, 1, 1, S]."""
+
+        def attend_to_source(x: Tensor) -> Tensor:
+            # [R, (H + 2 G) W]
+            projected = self.own.half(x) if isinstance(self.own, HalfProduct) else self.own(x)
+            # [B, H + 2 G, S, W]
+            heads = torch.unflatten(real.padded(projected), 2, (-1, self.width)).transpose(1, 2)
+            query, keys, values = heads.split_with_sizes([self.heads, self.groups, self.groups], 1)
+            mixed = mixed_values(turn(query), turn(keys), values, mask)
+            return self.output(real.rows(mixed.transpose(1, 2).flatten(2)))
+
+        rows = self.around_attention(rows, attend_to_source)
+        fed: Tensor = self.around_feed(rows, self.feed)
+        return fed  # [R, D]
+
+
+class PreparedDecoderLayer:
+    """`DecoderLayer` for one token of each row [B, D], in float32."""
+
+    def __init__(self, layer: Any, int8: bool) -> None:
+        own = layer.self_attention
+        source = layer.cross_attention
+        self.attentions = (own, source)
+        self.heads = own.heads
+        self.groups = own.key.out_features // own.width
+        self.width = own.width
+        self.own = joined([own.query, own.key, own.value], int8)
+        self.source = joined([source.key, source.value], int8)
+        self.own_output, self.query, self.source_output = (
+            joined([part], int8) for part in (own.output, source.query, source.output)
+        )
+        self.feed = layer.feed_forward.prepared(int8=int8)
+        residuals = (layer.self_residual, layer.cross_residual, layer.feed_residual)
+        self.residuals = [part.prepared() for part in residuals]
+
+    def source_keys_values(self, rows: Tensor, real: RealTokens, dtype: torch.dtype) -> KeysValues:
+        """Project source states [R, D] to the keys and values [N, G, S, W] of the
+        cross-attention.
+        """
+        # [N, S, 2, G, W]
+        both = torch.unflatten(real.padded(self.source(rows).to(dtype)), 2, (2, -1, self.width))
+        keys, values = both.permute(2, 0, 3, 1, 4).contiguous()
+        return keys, values
+
+    def __call__(
+        self,
+        states: Tensor,
+        past: KeysValues,
+        source: KeysValues,
+        extension: Extension,
+        mask: Tensor,
+        turn: Turn,
+        hook: AttentionHook | None,
+    ) -> tuple[Tensor, KeysValues]:
+        """Map states [B, D] to [B, D]; also return the buffers with the new key and value."""
+        written = past
+        around_own, around_source, around_feed = self.residuals
+
+        def attend_to_target(x: Tensor) -> Tensor:
+            nonlocal written
+            heads = self.own(x).view(len(x), -1, 1, self.width)  # [B, H + 2 G, 1, W]
+            query, key, value = heads.split_with_sizes([self.heads, self.groups, self.groups], 1)
+            low = past[0].dtype
+            written = (
+                extension.write(past[0], turn(key).to(low)),
+                extension.write(past[1], value.to(low)),
+            )
+            keys, values = map(extension.filled, written)  # [B, G, T', W]
+            mixed = mixed_step(
+                turn(query),
+                keys,
+                values,
+                None,
+                meant_for(hook, self.attentions[0]),
+                self.attentions[0],
+            )
+            return self.own_output(mixed.reshape(x.shape))
+
+        def attend_to_source(x: Tensor) -> Tensor:
+            # [N, H, K, W]
+            query = self.query(x).view(len(source[0]), -1, self.heads, self.width).transpose(1, 2)
+            mixed = mixed_step(
+                query, *source, mask, meant_for(hook, self.attentions[1]), self.attentions[1]
+            )
+            return self.source_output(mixed.transpose(1, 2).reshape(x.shape))
+
+        states = around_own(states, attend_to_target)
+        states = around_source(states, attend_to_source)
+        return around_feed(states, self.feed), written

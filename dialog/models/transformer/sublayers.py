@@ -6,12 +6,16 @@ Shapes: B rows, T tokens, D width.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from functools import partial
+from typing import cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dialog.config.components import Family
+from dialog.models.kernels.products import Product
 
 NORMS: Family[nn.Module] = Family(
     "norm", {"layer_norm": nn.LayerNorm, "rms_norm": partial(nn.RMSNorm, eps=1e-5)}
@@ -41,6 +45,13 @@ class Residual(nn.Module):
             output = self.norm(states + self.dropout(sublayer(states)))
         return output  # [B, T, D]
 
+    def prepared(self) -> Callable[[Tensor, Product], Tensor]:
+        """Return the same for rows [N, D] in float32."""
+        norm = prepared_norm(self.norm)
+        if self.norm_first:
+            return lambda rows, sublayer: rows + sublayer(norm(rows))
+        return lambda rows, sublayer: norm(rows + sublayer(rows))
+
 
 class LayerDrop(nn.Module):
     """Dropout of a whole layer: in training, with one draw per batch; Fan et al. 2020, 3.2.
@@ -60,3 +71,15 @@ class LayerDrop(nn.Module):
             return after
         kept = torch.rand((), device=after.device) >= self.probability
         return torch.where(kept, after, before)  # [B, T, D]
+
+
+def prepared_norm(norm: nn.Module) -> Callable[[Tensor], Tensor]:
+    """Return a norm in float32, without the overhead of a module's call."""
+    norm = deepcopy(norm).float()
+    if isinstance(norm, nn.LayerNorm):
+        sizes = norm.normalized_shape
+        weight = norm.weight
+        bias = norm.bias
+        smallest = norm.eps
+        return lambda rows: F.layer_norm(rows, sizes, weight, bias, smallest)
+    return cast("Callable[[Tensor], Tensor]", norm.forward)

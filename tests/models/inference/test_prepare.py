@@ -1,6 +1,5 @@
 """Prepared networks compute what the readable ones do."""
 
-import importlib
 from typing import Any
 
 import pytest
@@ -8,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from dialog.models.attention import DotScorer
+from dialog.models.heads import PreparedHead
 from dialog.models.inference import PreparedNetworks, can_prepare, has_int8, prepare
-from dialog.models.inference.prepare import PreparedHead
-from dialog.models.inference.recurrent import Bfloat16Encoder
+from dialog.models.recurrent.encoder import Bfloat16Encoder
 from dialog.models.seq2seq import Seq2Seq
 
 VOCABULARY, PAD = 50, 0
@@ -65,7 +64,7 @@ def network(encoder: Component, decoder: Component, head: str = "vocabulary") ->
 @pytest.fixture(autouse=True)
 def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out padding also of few tokens."""
-    monkeypatch.setattr("dialog.models.inference.shared.ROWS", 4)
+    monkeypatch.setattr("dialog.models.transformer.real_tokens.ROWS", 4)
 
 
 @pytest.fixture
@@ -121,7 +120,8 @@ def test_attention_of_many_rows_is_the_same(
 ) -> None:
     model = network(encoder, decoder)
     fused = scores(prepare(model), source, width)
-    monkeypatch.setattr("dialog.models.inference.transformer_decoder.MANY", 1)
+    for module in ("attention.multi_head", "transformer.decoder"):
+        monkeypatch.setattr(f"dialog.models.{module}.MANY", 1)
     torch.testing.assert_close(scores(prepare(model), source, width), fused, rtol=0, atol=2e-5)
 
 
@@ -145,10 +145,9 @@ def test_keys_and_values_of_many_rows_are_in_bfloat16(
 ) -> None:
     model = network(encoder, decoder)
     exact = scores(model, source, width)
-    monkeypatch.setattr("dialog.models.inference.transformer_decoder.MANY", 1)
-    monkeypatch.setattr(
-        "dialog.models.inference.transformer_decoder.has_fast_bfloat16", lambda: True
-    )
+    for module in ("attention.multi_head", "transformer.decoder"):
+        monkeypatch.setattr(f"dialog.models.{module}.MANY", 1)
+    monkeypatch.setattr("dialog.models.transformer.decoder.has_fast_bfloat16", lambda: True)
     half = prepare(model.bfloat16())
     with torch.inference_mode():
         memory, _ = half.start(source, source != PAD)
@@ -161,8 +160,7 @@ def test_keys_and_values_of_many_rows_are_in_bfloat16(
 def test_recurrent_encoders_are_in_bfloat16(
     final: bool, source: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prepared_module = importlib.import_module("dialog.models.inference.prepare")
-    monkeypatch.setattr(prepared_module, "has_fast_bfloat16", lambda: True)
+    monkeypatch.setattr("dialog.models.recurrent.encoder.has_fast_bfloat16", lambda: True)
     bridge = {"bridge": {"name": "final"}} if final else {}
     model = network(RECURRENT, RECURRENT | ADDITIVE | bridge)
     exact = scores(model, source)
@@ -183,7 +181,7 @@ def test_int8_stays_near_float32(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in ("MEDIUM", smallest):
-        monkeypatch.setattr(f"dialog.models.inference.products.{name}", 1)
+        monkeypatch.setattr(f"dialog.models.kernels.products.{name}", 1)
     model = network(encoder, decoder)
     exact = scores(model, source)
     error = (scores(prepare(model, int8=True), source) - exact).abs().max()

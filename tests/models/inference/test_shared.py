@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from dialog.models.inference.shared import RealTokens, SharedRows
+from dialog.models.state import SharedRows
+from dialog.models.transformer.real_tokens import RealTokens
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,7 @@ def test_repeat_copies_nothing() -> None:
 def test_rows_are_the_real_tokens_and_some_padding(
     multiple: int, rows: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dialog.models.inference.shared.ROWS", multiple)
+    monkeypatch.setattr("dialog.models.transformer.real_tokens.ROWS", multiple)
     padded = torch.arange(9.0).view(3, 3, 1)
     real = RealTokens(torch.tensor([[1, 1, 1], [1, 0, 0], [1, 0, 0]]) == 1)
     assert real.rows(padded).flatten().tolist() == rows

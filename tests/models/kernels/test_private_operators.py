@@ -9,15 +9,15 @@ import torch
 from operations import needs_onednn
 from torch import Tensor, nn
 
-from dialog.models.inference.products import (
+from dialog.models.kernels import private_operators
+from dialog.models.kernels.linear import Linear
+from dialog.models.kernels.products import (
     FloatProduct,
     HalfProduct,
     Int8Product,
     Int8WeightProduct,
     has_int8,
 )
-from dialog.models.kernels import private_operators
-from dialog.models.kernels.linear import Linear
 from dialog.models.recurrent.cells import LSTM
 from dialog.training.distributed.fsdp import scale_gradients
 from dialog.training.optimization.precision import has_bfloat16, has_float16
@@ -133,7 +133,7 @@ def test_changed_or_absent_operators_are_not_used() -> None:
 def test_fallback_is_the_operator(
     example: Callable[[], Results], rtol: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("models.kernels.linear", "models.inference.products"):
+    for module in ("models.kernels.linear", "models.kernels.products"):
         monkeypatch.setattr(f"dialog.{module}.mkl_is_slow", lambda: True)
     expected, lookups, operator = example(), [], private_operators.operator
     monkeypatch.setattr(private_operators, "operator", lookups.append)

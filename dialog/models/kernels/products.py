@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from dialog.models.kernels.linear import mkl_is_slow
 from dialog.models.kernels.private_operators import (
@@ -177,6 +177,13 @@ def product(weight: Tensor, bias: Tensor | None = None, *, int8: bool = False) -
             return many
         return ProductByRows(Int8WeightProduct(weight, bias), many)
     return HalfProduct(weight, bias) if weight.dtype.itemsize < 4 else FloatProduct(weight, bias)
+
+
+def joined(layers: list[nn.Linear], int8: bool) -> Product:
+    """Return one product for several layers with the same input."""
+    has_bias = layers[0].bias is not None
+    bias = torch.cat([layer.bias for layer in layers]) if has_bias else None
+    return product(torch.cat([layer.weight for layer in layers]), bias, int8=int8)
 
 
 def _scales(rows: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from operations import needs_onednn
 
-from dialog.models.inference.products import (
+from dialog.models.kernels.products import (
     FloatProduct,
     HalfProduct,
     Int8Product,
@@ -42,7 +42,7 @@ def test_float_products_are_exact_and_half_products_rounded(rows: int, has_bias:
 def test_product_of_onednn_equals_that_of_mkl(
     has_bias: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dialog.models.inference.products.mkl_is_slow", lambda: True)
+    monkeypatch.setattr("dialog.models.kernels.products.mkl_is_slow", lambda: True)
     inputs, weight, bias = factors(41)
     own = bias if has_bias else None
     packed = FloatProduct(weight, own)
