@@ -76,11 +76,12 @@ def candidate_ranks(
 
 def joined(shards: Sequence[dict[int, int] | None]) -> dict[int, int] | None:
     """Return the ranks of all processes."""
-    return (
-        None
-        if None in shards
-        else {index: rank for shard in shards if shard for index, rank in shard.items()}
-    )
+    ranks: dict[int, int] = {}
+    for shard in shards:
+        if shard is None:
+            return None
+        ranks |= shard
+    return ranks
 
 
 def draw_candidates(references: Sequence[str]) -> dict[int, list[str]] | None:

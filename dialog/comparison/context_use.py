@@ -11,9 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from dialog.analysis.context_use.effects import DISTANCES, Likelihood, context_effects
-from dialog.analysis.context_use.perturbations import DROPPED, LEAST_TURNS, PERTURBATIONS
-from dialog.analysis.context_use.sample import draw_dialogues
+from dialog.analysis.context_use import (
+    DISTANCES,
+    DROPPED,
+    LEAST_TURNS,
+    PERTURBATIONS,
+    Likelihood,
+    context_effects,
+    draw_dialogues,
+)
 from dialog.build import build_corpus, build_rules
 from dialog.comparison.statistics.interval import LEVEL, Runs, interval, variances
 from dialog.comparison.statistics.subset import LEAST_DIALOGUES

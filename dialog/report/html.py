@@ -123,20 +123,13 @@ def template_values(results: Results, rating: str) -> dict[str, Any]:
 
 
 def _facts(results: Results) -> dict[str, str]:
-    seeds = sorted(
-        {
-            run["seed"]
-            for model in results["models"]
-            for run in model["runs"]
-            if run["seed"] is not None
-        }
-    )
+    seeds = {run["seed"] for model in results["models"] for run in model["runs"]} - {None}
     size = f"{results['examples']:,} responses in {results['dialogues']:,} dialogues"
     spread = [SPREAD_NOTE] if has_several_seeds(results) else []
     facts = {
         "Evaluated on": f"{results['split']}, {size}",
         "Evaluation": results["fingerprint"][:12],
-        "Seeds": ", ".join(map(str, seeds)),
+        "Seeds": ", ".join(map(str, sorted(seeds))),
         "Hardware": hardware(results["environment"]),
         "Total time": duration(results["seconds"]),
         "Notation": " ".join(

@@ -10,6 +10,7 @@ from dialog.report.short_names import displayed
 from dialog.report.tables import (
     NONE,
     ReportCell,
+    ReportSection,
     ReportTable,
     Results,
     Row,
@@ -38,24 +39,24 @@ def to_latex(results: Results) -> str:
     results = displayed(results)
     paragraphs = [escape_latex(f"Warning: {warning}") for warning in results["warnings"]]
     paragraphs += [escape_latex(line) for line in verdict_lines(results)]
-    tables = [
-        (" ".join((f"{section.title}.", *section.notes, part.caption)), part)
-        for section in main_sections(results)
-        for table in section.tables
-        if not table.folded or table.metrics
-        for part in _parts(
-            shortened(table, MOST_ROWS * len(table.groups)) if table.folded else table
-        )
+    tables = [part for section in main_sections(results) for part in _tables(results, section)]
+    floats = [
+        _table(table, label=f"tab:comparison-{number}")
+        for number, table in enumerate(tables, start=1)
     ]
-    captions = (
-        f"{caption} {_seeds(results)} {provenance(results, part.metrics)}."
-        for caption, part in tables
-    )
-    parts = [
-        _table(part, caption, label=f"tab:comparison-{number}")
-        for number, (caption, (_, part)) in enumerate(zip(captions, tables, strict=True), start=1)
-    ]
-    return "\n\n".join([HEAD, *paragraphs, *parts]) + "\n"
+    return "\n\n".join([HEAD, *paragraphs, *floats]) + "\n"
+
+
+def _tables(results: Results, section: ReportSection) -> Iterator[ReportTable]:
+    """Yield the parts of the tables of a section, with captions that can stand alone."""
+    for table in section.tables:
+        if table.folded and not table.metrics:
+            continue
+        most = MOST_ROWS * len(table.groups)
+        for part in _parts(shortened(table, most) if table.folded else table):
+            caption = " ".join((f"{section.title}.", *section.notes, part.caption))
+            note = f"{_seeds(results)} {provenance(results, part.metrics)}."
+            yield part._replace(caption=f"{caption} {note}")
 
 
 def _parts(table: ReportTable) -> Iterator[ReportTable]:
@@ -107,13 +108,13 @@ def _seeds(results: Results) -> str:
     )
 
 
-def _table(table: ReportTable, caption: str, *, label: str) -> str:
+def _table(table: ReportTable, *, label: str) -> str:
     width = len(table.head)
     lines = [
         r"\begin{table}[tbp]",
         r"\centering\small",
         r"\setlength{\tabcolsep}{4pt}\setlength{\belowcaptionskip}{6pt}",
-        rf"\caption{{{escape_latex(caption)}}}",
+        rf"\caption{{{escape_latex(table.caption)}}}",
         rf"\label{{{label}}}",
         r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
         rf"\begin{{tabular}}{{l{'r' * (width - 1)}}}",

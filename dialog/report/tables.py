@@ -197,10 +197,8 @@ def subsets_of(results: Results) -> dict[str, str]:
 
 def whole_subset(results: Results) -> str:
     """Return the subset that has all dialogues of the test set; empty if there is none."""
-    measured = [
-        run["metrics"] for model in results["models"] for run in model["runs"] if run["metrics"]
-    ]
-    counts = [metrics.get("subsets", {}) for metrics in measured]
+    runs = [run for model in results["models"] for run in model["runs"]]
+    counts = [run["metrics"].get("subsets", {}) for run in runs]
     whole = (
         name
         for name, other in (("clean", "leaked"), ("leaked", "clean"))
@@ -248,9 +246,10 @@ def signed(value: float, to_text: Callable[[float], str]) -> str:
     """Format a difference with its sign: +0.021, −1.3 pp (percentage points); what rounds to 0 has
     none.
     """
-    text = to_text(abs(value))
-    sign = "" if text == to_text(0.0) else "−" if value < 0 else "+"
-    return sign + text.replace(" %", " pp")
+    text = to_text(abs(value)).replace(" %", " pp")
+    if to_text(abs(value)) == to_text(0.0):
+        return text
+    return f"{'−' if value < 0 else '+'}{text}"
 
 
 def interval_text(interval: Sequence[float | None], to_text: Callable[[float], str]) -> str:
@@ -278,7 +277,9 @@ def p_text(value: float | None) -> str:
     """Format a p value with two significant digits: < 0.001, 0.034."""
     if value is None:
         return NONE
-    return "< 0.001" if value < 0.001 else f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
+    if value < 0.001:
+        return "< 0.001"
+    return f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
 
 
 def provenance(results: Results, metrics: Iterable[str]) -> str:

@@ -108,10 +108,9 @@ def _main_figures(results: Results) -> tuple[ReportTable, ...]:
     users = {name for name in metric_names(results) if name not in METRIC_DISPLAYS}
     metrics = summary(results, {*SHOWN, *users})
     head = metrics[0].head if metrics else ("", *model_names(results))
-    costs = [
-        row for table in cost(results).tables for row in table.rows if row[0].text in SHOWN_COSTS
-    ]
-    texts = ([cell.text.partition(" ± ")[0] for cell in row] for row in costs)
+    costs = [row for table in cost(results).tables for row in table.rows]
+    shown = [row for row in costs if row[0].text in SHOWN_COSTS]
+    texts = ([cell.text.partition(" ± ")[0] for cell in row] for row in shown)
     padded = tuple(text_row(*row, *[""] * (len(head) - len(row))) for row in texts)
     tables = table_of_groups(
         head, (*(group for table in metrics for group in table.groups), RowGroup("", padded))
@@ -130,7 +129,8 @@ def _notes(results: Results, tables: Sequence[ReportTable]) -> Iterator[str]:
     names = model_names(results)
     if len(names) == 2 and results["differences"]:
         yield f"Differences and intervals: {names[0]} − {names[1]}."
-    cells = [cell for table in tables for row in table.rows for cell in row[1:]]
+    rows = [row for table in tables for row in table.rows]
+    cells = [cell for row in rows for cell in row[1:]]
     if results["differences"]:
         yield "*: decided, that is, significant after Holm's correction."
     if any("±" in cell.text for cell in cells):

@@ -161,9 +161,13 @@ class Run:
         """
         import torch
 
-        from dialog.analysis.attention.groups import token_groups
-        from dialog.analysis.attention.maps import attention_maps, maps_with_tokens, turn_indices
-        from dialog.analysis.attention.rollout import rollout
+        from dialog.analysis.attention.maps import (
+            attention_maps,
+            maps_with_tokens,
+            rollout,
+            turn_indices,
+        )
+        from dialog.analysis.attention.token_kinds import token_groups
         from dialog.data.tokenizers.tokenizer import BOS, PAD
         from dialog.report.drawing.attention.reading import AttentionReading
 

@@ -9,9 +9,9 @@ import pytest
 
 from dialog.chat.attention_text import attention_lines, shade
 from dialog.chat.commands import COMMANDS, apply
-from dialog.chat.layout import WordStream, fold, side_by_side, wrap
 from dialog.chat.self_chat import NamedTurn, repetition, report_lines
 from dialog.chat.session import Session
+from dialog.chat.terminal import WordStream, fold, side_by_side, wrap
 from dialog.errors import UserError
 from dialog.escaping import one_line
 from dialog.report.terminal import display_width

@@ -38,7 +38,7 @@ MUTANTS = (
         "the rollout forgets the residual connection of the encoder",
         f"{HAND}::test_rollout_equals_the_sum_over_all_paths",
         (
-            "analysis/attention/rollout.py",
+            "analysis/attention/maps.py",
             "encoder = (mean @ kept + kept) / 2",
             "encoder = mean @ kept",
         ),

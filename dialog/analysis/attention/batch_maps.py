@@ -12,8 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dialog.analysis.attention.maps import AttentionMap, attention_maps
-from dialog.analysis.attention.rollout import rollout
+from dialog.analysis.attention.maps import AttentionMap, attention_maps, rollout
 from dialog.analysis.attention.sums import (
     Axes,
     Sum,

@@ -45,12 +45,12 @@ def attention_maps(
     maps of an ensemble are those of its first network, then those of the next one.
     """
     names = {module: name for name, module in model.named_modules()}
-    return [
-        one._replace(name=f"{prefix}{one.name}", network=prefix)
-        for network in model.members
-        for prefix in [f"{names[network]}." if names[network] else ""]
-        for one in _maps_of_network(network, source, source_mask, target)
-    ]
+    maps = []
+    for network in model.members:
+        prefix = f"{names[network]}." if names[network] else ""
+        for one in _maps_of_network(network, source, source_mask, target):
+            maps.append(one._replace(name=f"{prefix}{one.name}", network=prefix))
+    return maps
 
 
 def _maps_of_network(
@@ -67,13 +67,9 @@ def _maps_of_network(
 
     def record(module: torch.nn.Module, weights: Tensor) -> None:
         name = names[module]
-        side = (
-            "turns"
-            if name.startswith("encoder.turns.")
-            else "source"
-            if name.startswith("encoder.")
-            else "target"
-        )
+        side = "source" if name.startswith("encoder.") else "target"
+        if name.startswith("encoder.turns."):
+            side = "turns"
         kind = "self" if is_self_attention(module, name) else "cross"
         maps.append(
             AttentionMap(name, kind, side, side if kind == "self" else "source", weights.detach())
@@ -96,6 +92,52 @@ def is_self_attention(module: torch.nn.Module, name: str) -> bool:
     or a mixer with the implicit weights of its recurrence.
     """
     return isinstance(module, Mixer) or name.endswith("self_attention")
+
+
+def rollout(maps: Sequence[AttentionMap]) -> Tensor | None:
+    """Return the rollout [B, T, S] of one forward pass, rows sum to 1; None without
+    cross-attention.
+
+    Each attention counts as A' = (A + I) / 2 with A the mean over heads, since a residual
+    connection keeps half of a state; Abnar & Zuidema 2020, section 3. The encoder's E is the
+    product of its A'. In the decoder, each row is the part of a state that comes from each source
+    token: self-attention mixes rows, R <- A' R, and cross-attention C adds to them, R <- (R + C E)
+    / 2, from R = 0. Only the source's part is kept, and rows are divided by their sum. With
+    recurrent layers, which have no weights between their states, the rollout is the cross-attention
+    itself. Attention over whole turns (hierarchical encoders) is not followed. The rollout of an
+    ensemble is the mean over its networks.
+    """
+    networks = {
+        attention.network: [one for one in maps if one.network == attention.network]
+        for attention in maps
+    }
+    followed = [one for one in map(_rollout_of_network, networks.values()) if one is not None]
+    return torch.stack(followed).mean(0) if followed else None
+
+
+def _rollout_of_network(maps: Sequence[AttentionMap]) -> Tensor | None:
+    """Return the rollout [B, T, S] of one network; None without cross-attention."""
+    encoder: Tensor | None = None  # None: the identity
+    source: Tensor | None = None  # None: 0
+    for attention in maps:
+        if "turns" in (attention.side, attention.columns):
+            continue
+        mean = attention.weights.mean(1)
+        if attention.side == "source":
+            kept = (
+                torch.eye(mean.shape[-1], dtype=mean.dtype, device=mean.device)
+                if encoder is None
+                else encoder
+            )
+            encoder = (mean @ kept + kept) / 2  # [B, S, S]
+        elif attention.kind == "cross":
+            reached = mean if encoder is None else mean @ encoder  # [B, T, S]
+            source = reached / 2 if source is None else (source + reached) / 2
+        elif source is not None:
+            source = (mean @ source + source) / 2
+    if source is None:
+        return None
+    return source / source.sum(-1, keepdim=True).clamp(min=torch.finfo(source.dtype).tiny)
 
 
 def sum_by_turn(weights: Tensor, turns: Tensor) -> Tensor:

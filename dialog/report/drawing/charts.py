@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -55,8 +56,9 @@ def bands_svg(models: Mapping[int, Lines], *, x: str, y: str) -> str:
     means = {model: seed_band(seeds) for model, seeds in lines.items()}
     # Seeds without a common range have no mean; their own lines are drawn all the same.
     values = [value for model, band in means.items() for value in band[1] or _heights(lines[model])]
-    everything = [point for seeds in lines.values() for line in seeds for point in line]
-    single = all(len(line) < 2 for seeds in lines.values() for line in seeds)
+    drawn = [line for seeds in lines.values() for line in seeds]
+    everything = [point for line in drawn for point in line]
+    single = all(len(line) < 2 for line in drawn)
     top = float(np.percentile(values, 100 if single else VISIBLE)) if values else 1.0
     low, high = padded([y for _, y in everything if y <= top] or [0.0, top])
     plot = Plot(
@@ -142,7 +144,8 @@ def below(line: Sequence[Point], high: float) -> list[list[Point]]:
 
 def changes_svg(rows: Sequence[tuple[str, Mapping[int, Spread]]], *, x: str) -> str:
     """Draw one line per label: a dot per model at its mean, with the bar of its interval."""
-    reach = [edge for _, values in rows for spread in values.values() for edge in _edges(spread)]
+    spreads = [spread for _, values in rows for spread in values.values()]
+    reach = [edge for spread in spreads for edge in _edges(spread)]
     margin = max((label_width(label, NAMES) for label, _ in rows), default=0.0)
     count = max((len(values) for _, values in rows), default=1)
     step = max(22.0, 11.0 * count + 8)
@@ -178,9 +181,8 @@ def categories_svg(
     """Draw a dot per model and category with its bar, and a line per model if the categories have
     an order.
     """
-    edges = [
-        edge for values in models.values() for spread in values if spread for edge in _edges(spread)
-    ]
+    spreads = filter(None, chain.from_iterable(models.values()))
+    edges = [edge for spread in spreads for edge in _edges(spread)]
     plot = Plot((-0.5, len(labels) - 0.5), padded(edges), size=(270.0, 170.0))
     canvas = Canvas(plot.width, plot.height, label=f"{y} by {x}")
     draw_frame(canvas, plot, x, y)

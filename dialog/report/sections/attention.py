@@ -104,13 +104,9 @@ def _text(values: Sequence[float], heads: Sequence[float]) -> str:
 
 def _values(runs: Sequence[Run], model: str, name: str, module: str) -> list[float]:
     """Return the values of a summary row of each run of a model that has it."""
-    return [
-        row[name]
-        for run in runs
-        if run["model"] == model
-        for row in run["rows"]
-        if row["module"] == module and row.get(name) is not None
-    ]
+    rows = [row for run in runs if run["model"] == model for row in run["rows"]]
+    values = [row.get(name) for row in rows if row["module"] == module]
+    return [value for value in values if value is not None]
 
 
 def _head_values(runs: Sequence[Run], model: str, name: str) -> list[float]:

@@ -116,12 +116,8 @@ def _chart(part: Mapping[str, Any], names: Sequence[str]) -> str:
 
 
 def _is_measured(parts: Sequence[Mapping[str, Any]], names: Sequence[str], metric: str) -> bool:
-    return any(
-        _value(bucket, name, metric) is not None
-        for part in parts
-        for bucket in part["buckets"]
-        for name in names
-    )
+    buckets = [bucket for part in parts for bucket in part["buckets"]]
+    return any(_value(bucket, name, metric) is not None for bucket in buckets for name in names)
 
 
 def _title(part: Mapping[str, Any]) -> str:

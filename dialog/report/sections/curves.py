@@ -23,15 +23,16 @@ def curves(results: Results) -> ReportSection:
     }
     if not trained:
         return ReportSection("Learning curves")
-    longest = max(
-        point["seconds"]
-        for model in trained.values()
-        for run in model["runs"]
-        for point in _points(run)
-    )
-    scale, unit = (
-        (3600, "hours") if longest > 7200 else (60, "minutes") if longest > 120 else (1, "seconds")
-    )
+    trained_runs = [run for model in trained.values() for run in model["runs"]]
+    longest = max(point["seconds"] for run in trained_runs for point in _points(run))
+    scale = 1
+    unit = "seconds"
+    if longest > 7200:
+        scale = 3600
+        unit = "hours"
+    elif longest > 120:
+        scale = 60
+        unit = "minutes"
     drawings = [
         _chart(trained, lambda _, point: point["seconds"] / scale, f"training time ({unit})")
     ]
@@ -44,7 +45,7 @@ def curves(results: Results) -> ReportSection:
         drawings.append(_chart(trained, _flops, "training FLOPs"))
     several = any(len(model["runs"]) > 1 for model in trained.values())
     band = " Thick: mean over seeds; band: range over seeds; thin: single seeds." if several else ""
-    diverged = any(run["diverged"] for model in trained.values() for run in model["runs"])
+    diverged = any(run["diverged"] for run in trained_runs)
     caption = (
         f"Bits per byte on the validation split during training.{band} The first steps, which are"
         " higher, are cut off." + (" Diverged runs are not drawn." if diverged else "")

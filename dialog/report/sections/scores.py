@@ -114,11 +114,15 @@ def references_of(results: Results, metrics: Sequence[str]) -> list[str]:
     """Return the reference systems that have a value of one of these metrics on any subset."""
     systems = dict.fromkeys(name for subset in results["references"].values() for name in subset)
     order = [*REFERENCE_LABELS, *(name for name in systems if name not in REFERENCE_LABELS)]
-    return [
-        name
-        for name in order
-        if any(_reference(results, s, name, m) is not None for s in SUBSETS for m in metrics)
-    ]
+
+    def is_measured(system: str) -> bool:
+        return any(
+            _reference(results, subset, system, metric) is not None
+            for subset in SUBSETS
+            for metric in metrics
+        )
+
+    return [name for name in order if is_measured(name)]
 
 
 def _section(
@@ -139,19 +143,11 @@ def _section(
     ]
     several = has_several_seeds(results)
     spread = " Mean over seeds ± standard deviation." if several else ""
-    note = (
-        f" {pair_note(results, metrics)}"
-        if pair
-        else f" {BEST_NOTE}"
-        if results["differences"]
-        else ""
-    )
-    lossy = any(
-        lossy_mark(name, run["metrics"])
-        for name in metrics
-        for model in results["models"]
-        for run in model["runs"]
-    )
+    note = ""
+    if results["differences"]:
+        note = f" {pair_note(results, metrics) if pair else BEST_NOTE}"
+    runs = [run for model in results["models"] for run in model["runs"]]
+    lossy = any(lossy_mark(name, run["metrics"]) for name in metrics for run in runs)
     caption = (
         f"{subject}{spread} ↓ lower is better, ↑ higher is"
         f" better.{note}{LOSSY_NOTE if lossy else ''}"

@@ -7,10 +7,10 @@ from dialog.analysis.attention.batch_maps import Examples
 from dialog.analysis.attention.maps import (
     attention_maps,
     maps_with_tokens,
+    rollout,
     sum_by_turn,
     turn_indices,
 )
-from dialog.analysis.attention.rollout import rollout
 from dialog.analysis.attention.statistics import statistics
 from dialog.analysis.attention.token_kinds import TokenKinds
 from dialog.models.inference.ensemble import Ensemble

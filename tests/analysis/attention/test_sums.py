@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from dialog.analysis.attention.maps import AttentionMap
-from dialog.analysis.attention.rollout import rollout
+from dialog.analysis.attention.maps import AttentionMap, rollout
 from dialog.analysis.attention.sums import (
     Sum,
     Totals,

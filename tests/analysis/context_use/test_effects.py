@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from dialog.analysis.context_use.effects import Likelihood, context_effects
+from dialog.analysis.context_use import Likelihood, context_effects
 from dialog.data.dialogue import Example, Turn
 
 

@@ -7,9 +7,13 @@ from random import Random
 
 import pytest
 
-from dialog.analysis.context_use.perturbations import PERTURBATIONS, drop_at_distance, perturb
-from dialog.analysis.context_use.random_context import with_random_contexts
-from dialog.analysis.context_use.sample import draw_dialogues
+from dialog.analysis.context_use import (
+    PERTURBATIONS,
+    draw_dialogues,
+    drop_at_distance,
+    perturb,
+    with_random_contexts,
+)
 from dialog.data.dialogue import Example, Turn
 
 

@@ -59,11 +59,7 @@ def attention_page(
         "is_long": folds_dialogue
         or sum(map(len, (*(text for _, text in turns), response))) > LONG_DIALOGUE,
         "response": response,
-        "notes": [
-            f"{one['label']}: {text}" if one["label"] else text
-            for one in packed
-            for text in one["notes"]
-        ],
+        "notes": [note for one in packed for note in _labelled_notes(one)],
     }
     data = explorer_json([{"id": "", "readings": packed}], first=first)
     return render_page(
@@ -97,9 +93,8 @@ def training_page(examples: Mapping[int, Readings]) -> str:
         for row, readings in shown
     ]
     last = [readings[-1] for _, readings in shown]
-    notes = {
-        text for example in packed for reading in example["readings"] for text in reading["notes"]
-    }
+    readings = [reading for example in packed for reading in example["readings"]]
+    notes = {text for reading in readings for text in reading["notes"]}
     data = explorer_json(packed, second=False, slider=True)
     values = {"omitted": len(examples) - len(shown), "notes": sorted(notes)}
     return render_page(
@@ -155,6 +150,11 @@ def stills(readings: Readings, *, rows: int = MOST_ROWS) -> list[StillMap]:
     """Return the tables that are shown without scripts, of at most `rows` rows each."""
     tables = (still_map(printable_json(maps), label, rows=rows) for label, maps in readings)
     return [table for table in tables if table is not None]
+
+
+def _labelled_notes(packed: Mapping[str, Any]) -> list[str]:
+    label = packed["label"]
+    return [f"{label}: {note}" if label else note for note in packed["notes"]]
 
 
 def _dialogue(reading: Mapping[str, Any]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:

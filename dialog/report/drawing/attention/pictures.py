@@ -72,16 +72,12 @@ def picture(
     one = chosen_map(reading, layer)
     number = chosen_head(one, head)
     axes = axes_of(reading)
-    heads = (
-        one.weights
-        if head is None
-        else one.weights.mean(0, keepdims=True)
-        if number is None
-        else one.weights[[number]]
-    )
-    chosen = (
-        [f"head {place}" for place in range(len(heads))] if head is None else [head_name(number)]
-    )
+    if head is None:
+        heads = one.weights
+        chosen = [f"head {place}" for place in range(len(heads))]
+    else:
+        heads = one.weights.mean(0, keepdims=True) if number is None else one.weights[[number]]
+        chosen = ["mean over heads" if number is None else f"head {number}"]
     headings = chosen if len(one.weights) > 1 else []
     title = one.name
     columns = axes[one.columns].tokens
@@ -116,11 +112,6 @@ def chosen_head(one: NamedMap, head: str | None) -> int | None:
     return lookup(
         {str(number): number for number in range(len(one.weights))}, head, f"--head of {one.name}"
     )
-
-
-def head_name(head: int | None) -> str:
-    """Return the name of a head on a picture."""
-    return "mean over heads" if head is None else f"head {head}"
 
 
 def folded_heads(heads: Weights, axis: TokenAxis) -> tuple[int, list[str], Weights]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,6 @@ from dialog.report.tables import NONE
 Statistics = Mapping[str, Any]
 """Content of `dialog attention --statistics --json`."""
 
-DISTANCES = range(5)
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Shape": {
         "entropy": (
@@ -53,26 +52,20 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Mass by distance of the turn": {
         f"mass_distance_{distance}": (
-            (
-                f"{distance}+ back"
-                if distance == DISTANCES[-1]
-                else f"{distance} back"
-                if distance
-                else "last turn"
-            ),
+            label,
             "mass on a turn counted from the end of the context, of contexts that have such a turn",
         )
-        for distance in DISTANCES
+        for distance, label in enumerate(("last turn", "1 back", "2 back", "3 back", "4+ back"))
     },
     "Mass by turn": {
-        f"mass_turn_{turn + 1}": (
-            f"turn {turn + 1}" + "+" * (turn == DISTANCES[-1]),
+        f"mass_turn_{number}": (
+            f"turn {turn}",
             (
                 "mass on a turn counted from the beginning of the context, of contexts that have"
                 " such a turn"
             ),
         )
-        for turn in DISTANCES
+        for number, turn in enumerate(("1", "2", "3", "4", "5+"), start=1)
     },
     "Agreement": {
         "erasure": (
@@ -105,14 +98,12 @@ HEAD = 60
 
 def groups_of(statistics: Statistics) -> dict[str, dict[str, tuple[str, str]]]:
     """Return the groups with the statistics that any row has."""
-    defined = {
-        name for row in statistics["rows"] for name, value in row.items() if value is not None
-    }
-    groups = {
-        title: {name: text for name, text in group.items() if name in defined}
-        for title, group in GROUPS.items()
-    }
-    return {title: group for title, group in groups.items() if group}
+    groups = {}
+    for title, group in GROUPS.items():
+        defined = {name: text for name, text in group.items() if rows_with(statistics, (name,))}
+        if defined:
+            groups[title] = defined
+    return groups
 
 
 def head_label(row: Mapping[str, Any]) -> str:
@@ -120,13 +111,13 @@ def head_label(row: Mapping[str, Any]) -> str:
     return str(row["module"]) if row["module"] in SUMMARIES else f"{row['module']}.{row['head']}"
 
 
-def values_of(row: Mapping[str, Any], group: Mapping[str, Any]) -> list[str]:
+def values_of(row: Mapping[str, Any], group: Collection[str]) -> list[str]:
     """Return the values of a row for the statistics of a group; a dash where one is not defined."""
     return [NONE if row.get(name) is None else f"{row[name]:.3f}" for name in group]
 
 
-def rows_with(statistics: Statistics, group: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the rows that have any statistic of a group."""
+def rows_with(statistics: Statistics, group: Collection[str]) -> list[Mapping[str, Any]]:
+    """Return the rows that have any of these statistics."""
     return [row for row in statistics["rows"] if any(row.get(name) is not None for name in group)]
 
 

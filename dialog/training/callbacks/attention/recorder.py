@@ -12,10 +12,9 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 
 from dialog.analysis.attention.batch_maps import Examples
-from dialog.analysis.attention.groups import ReadLine, line_groups
 from dialog.analysis.attention.maps import attention_maps, maps_with_tokens, turn_indices
 from dialog.analysis.attention.statistics import curve_statistics
-from dialog.analysis.attention.token_kinds import TokenKinds
+from dialog.analysis.attention.token_kinds import ReadLine, TokenKinds, line_groups
 from dialog.data.store.length_classes import by_length
 from dialog.data.store.plan import Plan
 from dialog.data.store.store import Store

@@ -1,4 +1,0 @@
-"""Use of the context: change in likelihood of a response when its context is changed.
-
-Read first: `perturbations.py`.
-"""
