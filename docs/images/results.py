@@ -14,10 +14,9 @@ from statistics import fmean, stdev
 from typing import Any
 
 from dialog.config.compose import compose
+from dialog.report.drawing.axes import with_legend
 from dialog.report.drawing.canvas import write_svg
-from dialog.report.drawing.charts import Spread, changes_svg
-from dialog.report.drawing.legend import with_legend
-from dialog.report.drawing.svg import Curve, curves_svg
+from dialog.report.drawing.charts import Spread, changes_svg, curves_svg
 from dialog.report.formats.metrics import metric_at
 
 ROOT = Path(__file__).parents[2]
@@ -153,7 +152,7 @@ def rates_svg() -> str:
         points.setdefault(short(row["recipe"]), []).append(
             (1000 * rate, row["runs"][0]["metrics"][PRIMARY])
         )
-    curves = [Curve(name, "seed 1", sorted(values)) for name, values in points.items()]
+    curves = {name: sorted(values) for name, values in points.items()}
     return curves_svg(curves, x="learning rate x 1,000", y="bits per byte")
 
 
@@ -161,7 +160,7 @@ def epochs_svg() -> str:
     """Draw the validation curves of seed 1 of LSTM and Transformer on DailyDialog, for one, five
     and ten epochs.
     """
-    curves = []
+    curves = {}
     for length, name in (
         ("10 epochs, tuned", TUNED),
         ("5 epochs", FIVE_EPOCHS),
@@ -176,18 +175,18 @@ def epochs_svg() -> str:
                     curve["step"], curve["validation/bits_per_byte"], strict=True
                 )
             ]
-            curves.append(Curve(f"{short(row['name'])}, {length}", "seed 1", points))
+            curves[f"{short(row['name'])}, {length}"] = points
     return curves_svg(curves, x="epochs", y="validation bits per byte")
 
 
 def lead_svg() -> str:
     """Draw how the lead of an LSTM over a Transformer changes in training, by corpus."""
-    curves = []
+    curves = {}
     for label in LEAD:
         leads = lead(*PAIRS[label])
         points = [(100 * epoch / len(leads), -value) for epoch, value in enumerate(leads, start=1)]
         label_with_length = label.replace("to the end", f"to the end ({len(leads)} epochs)")
-        curves.append(Curve(label_with_length, "mean over seeds", points))
+        curves[label_with_length] = points
     return curves_svg(curves, x="% of the training", y="bits per byte, LSTM minus Transformer")
 
 
