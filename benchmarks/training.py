@@ -42,7 +42,7 @@ from training_table import Row, as_markdown
 from training_texts import Texts, daily, even, tiny
 
 from dialog.benchmark.bound import gemm_peak
-from dialog.runs.environment import environment
+from dialog.runs.folder import environment
 from dialog.training.optimization.precision import has_bfloat16
 
 FAMILIES = ("lstm", "transformer", "lstm2")

@@ -70,7 +70,7 @@ HEAVY = {
     "PIL",
     *LIGHTNING,
 }
-LAZY = {"runs/environment.py", "runs/evaluator.py", "runs/evaluation/metrics.py"}
+LAZY = {"runs/evaluator.py", "runs/evaluation/metrics.py"}
 """Imported inside functions, never at start-up."""
 REPOSITORY = Path(__file__).parents[1]
 HARMLESS_CALLS = {

@@ -9,8 +9,7 @@ from typing import Any
 from dialog.atomic import write_json
 from dialog.comparison.grid.folder import is_trained
 from dialog.json_files import read_json
-from dialog.runs.environment import environment
-from dialog.runs.folder import ENVIRONMENT
+from dialog.runs.folder import ENVIRONMENT, environment
 
 MOVED = "moved.json"
 """In a run folder: the machines after that of environment.json, in order."""

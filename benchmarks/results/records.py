@@ -39,9 +39,8 @@ from dialog.escaping import to_json
 from dialog.json_files import read_json
 from dialog.report.formats.numbers import hardware
 from dialog.report.short_names import displayed
-from dialog.runs.environment import environment
-from dialog.runs.evaluation.files import read_added
-from dialog.runs.folder import commits_of, read_recipe
+from dialog.runs.evaluation.evaluated import read_added
+from dialog.runs.folder import commits_of, environment, read_recipe
 
 FORMAT = 1
 DROPPED = {

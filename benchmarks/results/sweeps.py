@@ -19,7 +19,7 @@ from dialog.cli.sweep import sweep
 from dialog.json_files import read_json
 from dialog.report.formats.numbers import count, duration
 from dialog.report.tables import metric_label
-from dialog.runs.environment import environment
+from dialog.runs.folder import environment
 from dialog.tuning.results import RESULTS, RUNS
 
 log = logging.getLogger("dialog")

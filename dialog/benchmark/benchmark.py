@@ -11,7 +11,7 @@ from dialog.config.components import lookup
 from dialog.config.compose import Composed
 from dialog.report.formats.numbers import count, decimals, duration, hardware, magnitude, percent
 from dialog.runs.check import check_recipe
-from dialog.runs.environment import environment
+from dialog.runs.folder import environment
 from dialog.runs.load import PRECISIONS
 
 Results = Mapping[str, Any]

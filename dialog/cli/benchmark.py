@@ -7,7 +7,7 @@ import time
 import click
 
 from dialog.cli.completion import recipes, settings
-from dialog.cli.precision import precision_option
+from dialog.cli.options import precision_option
 from dialog.config.compose import compose
 from dialog.config.trust import FULL_TRUST
 from dialog.escaping import to_json

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import click
 
-from dialog.cli.ablation import ablate_option
 from dialog.cli.completion import runs_and_settings
-from dialog.cli.ensemble import ensemble_option
 from dialog.cli.json_lines import check_standard_input
-from dialog.cli.options import check_text, trust_option
-from dialog.cli.precision import precision_option
+from dialog.cli.options import (
+    ablate_option,
+    check_text,
+    ensemble_option,
+    precision_option,
+    trust_option,
+)
 from dialog.config.compose import split_overrides
 from dialog.config.trust import Trust
 from dialog.errors import UserError

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dialog.cli.completion import recipes, settings
-from dialog.cli.options import trust_option
-from dialog.cli.output_file import check_new_file, writable
+from dialog.cli.options import check_new_file, trust_option, writable
 from dialog.config.compose import compose
 from dialog.config.schema import Recipe
 from dialog.config.trust import Trust

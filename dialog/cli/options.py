@@ -1,8 +1,10 @@
-"""Options of the command line: which were given, whether their text is valid, and settings written
-as options.
-"""
+"""Options that verbs share, and checks of options."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import click
 from click.core import ParameterSource
@@ -74,3 +76,58 @@ def no_such_option(error: click.NoSuchOption) -> str:
     key = name if name in sections else next(iter(inner), "")
     example = f": {key}=..." if key else ", such as trainer.max_epochs=3"
     return f"{message.removesuffix('.')}; settings are written KEY=VALUE{example}"
+
+
+ablate_option = click.option(
+    "--ablate",
+    multiple=True,
+    metavar="MODULE.HEAD",
+    help="Remove an attention head, such as decoder.layers.0.cross_attention.3; may be repeated.",
+)
+
+
+ensemble_option = click.option(
+    "--ensemble",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help=(
+        "A further run with the same tokenizer; the probabilities of all are averaged. May be"
+        " repeated."
+    ),
+)
+
+
+precision_option = click.option(
+    "--precision",
+    default="float32",
+    show_default=True,
+    help="Precision of generation: float32, bfloat16, float16 or int8.",
+)
+
+
+# ------------------------------------------------------------------ files for output
+
+
+def check_new_file(path: Path, option: str) -> None:
+    """Check that a file does not exist and can be created, before any work is done for it.
+
+    Raises:
+        UserError: with the option that names another path.
+    """
+    with writable(path, option):
+        try:
+            path.open("x").close()
+        except FileExistsError as error:
+            raise UserError(f"{path} exists; choose another {option}") from error
+        path.unlink()
+
+
+@contextmanager
+def writable(path: Path, option: str) -> Iterator[None]:
+    """Re-raise errors of writing a file as UserError, with the option that names another path."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"{path}: cannot be written ({reason}); choose another {option}") from error

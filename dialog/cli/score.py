@@ -8,11 +8,8 @@ from typing import Any
 
 import click
 
-from dialog.cli.ablation import ablate_option
-from dialog.cli.ensemble import ensemble_option
 from dialog.cli.json_lines import answer_lines
-from dialog.cli.options import trust_option
-from dialog.cli.output_file import check_new_file
+from dialog.cli.options import ablate_option, check_new_file, ensemble_option, trust_option
 from dialog.config.trust import Trust
 
 

@@ -7,11 +7,8 @@ from pathlib import Path
 
 import click
 
-from dialog.cli.ablation import ablate_option
 from dialog.cli.completion import settings
-from dialog.cli.ensemble import ensemble_option
-from dialog.cli.options import trust_option
-from dialog.cli.precision import precision_option
+from dialog.cli.options import ablate_option, ensemble_option, precision_option, trust_option
 from dialog.config.trust import Trust
 from dialog.errors import UserError
 

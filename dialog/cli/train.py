@@ -81,7 +81,7 @@ def train(
         recipes, changes = split_overrides((recipe, *overrides) if recipe else overrides)
         if output is not None or recipes:
             raise UserError("--resume RUN takes neither a recipe nor --output; remove them")
-        from dialog.runs.resume import resume as resume_run
+        from dialog.runs.train import resume as resume_run
 
         report(resume_run(resume, changes, trust=trust), as_json)
         return

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dialog.cli.completion import recipes, settings
-from dialog.cli.options import check_only_with
-from dialog.cli.output_file import check_new_file
+from dialog.cli.options import check_new_file, check_only_with
 from dialog.config.compose import compose
 from dialog.config.trust import FULL_TRUST
 from dialog.errors import UserError
@@ -19,7 +18,7 @@ from dialog.escaping import to_json
 
 if TYPE_CHECKING:
     from dialog.config.schema import Recipe
-    from dialog.training.callbacks.rate_ramp import RangeTest
+    from dialog.training.callbacks.trial import RangeTest
 
 
 @click.command()

@@ -7,9 +7,7 @@ from pathlib import Path
 import click
 
 from dialog.cli.completion import runs_and_settings
-from dialog.cli.ensemble import ensemble_option
-from dialog.cli.options import trust_option
-from dialog.cli.output_file import writable
+from dialog.cli.options import ensemble_option, trust_option, writable
 from dialog.config.compose import split_overrides
 from dialog.config.trust import Trust
 from dialog.errors import UserError

@@ -27,7 +27,7 @@ from dialog.config.schema import to_dict
 from dialog.data.dialogue import Example
 from dialog.data.examples import examples
 from dialog.escaping import json_copy
-from dialog.runs.evaluation.files import read_added, write_added
+from dialog.runs.evaluation.evaluated import read_added, write_added
 from dialog.runs.evaluator import Evaluator
 from dialog.runs.folder import hash_of
 from dialog.runs.run import Run

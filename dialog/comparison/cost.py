@@ -12,7 +12,7 @@ from typing import Any
 from dialog.comparison.curves import validation_curves
 from dialog.errors import UserError
 from dialog.json_files import read_json, read_json_lines
-from dialog.runs.evaluation.files import COST
+from dialog.runs.evaluation.evaluated import COST
 from dialog.runs.folder import METRICS, SUMMARY
 
 

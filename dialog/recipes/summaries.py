@@ -9,8 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dialog.config.assets import shipped_folder
-from dialog.config.compose import shipped_recipes
+from dialog.config.compose import shipped_folder, shipped_recipes
 from dialog.config.yaml_layers import read_yaml
 
 

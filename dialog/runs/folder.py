@@ -23,9 +23,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +47,7 @@ from dialog.training.checkpoints.manifest import (
     remove_temporaries,
     replacing_listed,
 )
+from dialog.version import __version__
 
 if TYPE_CHECKING:
     from dialog.data.store.store import Store
@@ -162,8 +167,6 @@ def create(folder: Path, recipe: Recipe, store: Store, fingerprints: Mapping[str
     Raises:
         UserError: it exists or cannot be created.
     """
-    from dialog.runs.environment import environment
-
     with created_folder(folder) as new:
         store.tokenizer.save(new / TOKENIZER)
         write_json(new / ENVIRONMENT, {**environment(), "seed": recipe.seed, **fingerprints})
@@ -175,7 +178,6 @@ def prepare_to_resume(folder: Path, recipe: Recipe) -> None:
     """Record recipe and commit of the run to resume, and remove what a kill left behind and what is
     out of date.
     """
-    from dialog.runs.environment import environment
     from dialog.training.checkpoints.checkpoint_io import clean_up, newest
 
     remove_partial_folders(folder)
@@ -277,3 +279,40 @@ def check_same_data(folder: Path, now: Mapping[str, Any]) -> None:
         f"{folder}: was trained on other {changed[0]} ({started[changed[0]][:12]}, now"
         f" {now[changed[0]][:12]}); give data.path=DIR of the unchanged corpus"
     )
+
+
+# ------------------------------------------------------------------ environment
+
+
+def environment() -> dict[str, Any]:
+    """Return versions, hardware, git state and time; neither user data nor secrets."""
+    import torch
+
+    from dialog.training.optimization.precision import processor
+
+    packages = ("torch", "lightning", "tokenizers", "omegaconf", "numpy", "wandb")
+    return {
+        "dialog": __version__,
+        "python": platform.python_version(),
+        **{name: version(name) for name in packages},
+        "cpu": processor(),
+        "cores": os.cpu_count() or 0,
+        "threads": torch.get_num_threads(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
+        "git": _git(),
+        "time": datetime.now().astimezone().isoformat(timespec="seconds"),
+    }
+
+
+def _git() -> str:
+    """Return the commit of the working folder, with -dirty if it has changes."""
+    try:
+        described = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+            capture_output=True,
+            text=True,
+            timeout=5,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
+    return described.stdout.strip() or "unknown"

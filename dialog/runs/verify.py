@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dialog.errors import UserError
-from dialog.runs.evaluation.files import FILES, METRICS
+from dialog.runs.evaluation.evaluated import FILES, METRICS
 from dialog.runs.folder import BEST, CHECKPOINTS, RECIPE, SUMMARY, WEIGHTS, weights_remedy
 from dialog.training.checkpoints.manifest import INPUTS, MANIFEST, is_intact, read_manifest
 

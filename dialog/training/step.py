@@ -23,10 +23,17 @@ from dialog.models.likelihood import real_positions, token_scores
 from dialog.models.seq2seq import Seq2Seq
 from dialog.ranks import world_size
 from dialog.training.distributed.collectives import mean_over_ranks, sum_over_ranks
-from dialog.training.losses import LOSSES, Loss, LossSums, build_loss, needs_of
-from dialog.training.losses.chunks import Sums, in_chunks
-from dialog.training.losses.coverage import coverage_loss
-from dialog.training.objectives.joint import Auxiliary, build_objectives
+from dialog.training.losses import (
+    LOSSES,
+    Loss,
+    LossSums,
+    Sums,
+    build_loss,
+    coverage_loss,
+    in_chunks,
+    needs_of,
+)
+from dialog.training.objectives import Auxiliary, build_objectives
 from dialog.training.teacher_forcing import TEACHER_FORCINGS, Schedule, decode
 
 Terms = dict[str, tuple[Tensor, int | Tensor]]

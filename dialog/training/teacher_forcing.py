@@ -17,7 +17,7 @@ from dialog.config.components import Family
 from dialog.models.contracts import State
 from dialog.models.heads import Decoded, Head
 from dialog.models.seq2seq import Seq2Seq, SourceMemory
-from dialog.training.losses.chunks import chunks
+from dialog.training.losses import chunks
 
 Schedule = Callable[[int], float]
 """Map the number of optimizer steps so far to a number in [0, 1]."""

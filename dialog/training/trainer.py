@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 import shutil
 import signal
 import warnings
@@ -11,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import (
@@ -21,13 +24,14 @@ from lightning.pytorch import (
     seed_everything,
 )
 from lightning.pytorch.loggers import Logger
+from lightning.pytorch.profilers import AdvancedProfiler, Profiler, PyTorchProfiler, SimpleProfiler
+from torch.profiler import schedule
 
+from dialog.config.components import Family, build
 from dialog.errors import UserError
 from dialog.signals import Stopped
 from dialog.training.callbacks.heartbeat import HeartbeatCallback
-from dialog.training.callbacks.profilers import build_profiler
 from dialog.training.callbacks.progress import Progress, Throughput
-from dialog.training.callbacks.reseed import Reseed
 from dialog.training.callbacks.stopping import LastStep, Patience, build_clock
 from dialog.training.checkpoints.best_and_last import BY_LOSS, BestAndLast, Monitor
 from dialog.training.checkpoints.checkpoint_io import SafeCheckpointIO
@@ -40,6 +44,68 @@ from dialog.training.lightning_internals import replace_signals
 from dialog.training.loggers import RecordLogger, RecordPosition
 from dialog.training.optimization.allocator import bound_kernel_caches, tune_process
 from dialog.training.optimization.precision import device_of, precision_plugin, use_matmul_precision
+
+
+class Reseed(Callback):
+    """Seeds all random generators at each batch, from the seed and the number of the batch.
+
+    Dropout, noise and sampled tokens are then the same in a resumed run, and checkpoints hold no
+    generator's state. Batches are counted over all ranks: a step is the same for any split of its
+    batches (see `Plan`).
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def on_train_batch_start(
+        self, trainer: Trainer, module: LightningModule, batch: object, batch_index: int
+    ) -> None:
+        """Seed the generators."""
+        reseed(
+            self.seed, trainer.fit_loop.total_batch_idx * trainer.world_size + trainer.global_rank
+        )
+
+
+def reseed(*numbers: int) -> None:
+    """Seed the random generators of Python, NumPy and torch from several numbers."""
+    low, high = np.random.SeedSequence(numbers).generate_state(2).tolist()
+    random.seed(low)
+    np.random.seed(low)
+    torch.manual_seed(high << 32 | low)
+
+
+class OperatorProfiler(PyTorchProfiler):
+    """Profiles operators of five training steps; Lightning's class would replace them by the last
+    validation's.
+    """
+
+    STEP_FUNCTIONS = frozenset({"training_step"})  # type: ignore[assignment]  # a set in Lightning, which does not change it
+
+
+def operators(dirpath: Path, filename: str) -> Profiler:
+    """Return a profiler of training steps 4 to 8: operators by cost, and a trace."""
+    steps = schedule(wait=2, warmup=1, active=5, repeat=1)
+    return OperatorProfiler(
+        dirpath=dirpath, filename=filename, row_limit=40, schedule=steps, acc_events=True
+    )
+
+
+PROFILERS: Family[Profiler] = Family(
+    "profiler",
+    {"simple": SimpleProfiler, "advanced": AdvancedProfiler, "pytorch": operators},
+    runtime=("dirpath", "filename"),
+)
+"""Time per hook, per Python function, per operator."""
+
+
+def build_profiler(name: str | None, folder: Path) -> Profiler | None:
+    """Return a profiler that writes ``profile/fit-<name>.txt``; pytorch also a trace for Chrome or
+    Perfetto.
+    """
+    if name is None:
+        return None
+    return build(PROFILERS, {"name": name}, dirpath=folder / "profile", filename=name)
+
 
 __all__ = ["Callback", "Logger", "Trainer", "build_trainer", "fit", "quiet", "seed"]
 

@@ -23,7 +23,7 @@ from dialog.report.progress import ProgressBars
 from dialog.runs.check import check_recipe
 from dialog.runs.prepare import prepare_data
 from dialog.training.callbacks.memory import peak_memory
-from dialog.training.callbacks.rate_ramp import RangeTest, RateRamp
+from dialog.training.callbacks.trial import RangeTest, RateRamp
 from dialog.training.checkpoints.initial_weights import check_initial_weights, load_initial_weights
 from dialog.training.guard import NotFiniteError
 from dialog.training.module import DialogModule

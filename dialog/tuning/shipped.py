@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dialog.config.assets import shipped_folder
 from dialog.config.components import hint
-from dialog.config.compose import is_path
+from dialog.config.compose import is_path, shipped_folder
 from dialog.errors import UserError
 
 

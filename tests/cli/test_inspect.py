@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from dialog.cli.inspect import inspect
-from dialog.cli.output_file import check_new_file
+from dialog.cli.options import check_new_file
 from dialog.errors import UserError
 from dialog.escaping import printable
 

@@ -15,7 +15,7 @@ import pytest
 from processes import free_port
 
 from dialog.errors import UserError
-from dialog.runs.evaluation.files import check_evaluation
+from dialog.runs.evaluation.evaluated import check_evaluation
 from dialog.training.distributed.cluster import check_strategy, check_world_size
 
 RECIPE = "quickstart/transformer"

@@ -19,7 +19,7 @@ from dialog.comparison.context_use import (
     measure_context_use,
     sample_of,
 )
-from dialog.runs.evaluation.files import check_evaluation
+from dialog.runs.evaluation.evaluated import check_evaluation
 
 
 @pytest.fixture

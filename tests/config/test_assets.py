@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dialog.config.assets import config_folders, shipped_folder
+from dialog.config.compose import config_folders, shipped_folder
 
 
 @pytest.fixture

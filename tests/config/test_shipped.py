@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dialog.config.assets import shipped_folder
-from dialog.config.compose import compose, group_files, shipped_recipes
+from dialog.config.compose import compose, group_files, shipped_folder, shipped_recipes
 from dialog.config.schema import SECTIONS, TrainerConfig
 
 DAILYDIALOG_TOKENS = 20_680

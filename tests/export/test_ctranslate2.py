@@ -16,7 +16,7 @@ import torch
 import yaml
 from torch import Tensor, nn
 
-from dialog.config.assets import shipped_folder
+from dialog.config.compose import shipped_folder
 from dialog.config.schema import GenerationConfig
 from dialog.data.tokenizers.tokenizer import BOS, EOS, SELF, Tokenizer
 from dialog.errors import UserError

@@ -4,7 +4,7 @@ from mutant import mutant
 
 STORAGE = "training/checkpoints/checkpoint_io.py"
 HASHES = "training/checkpoints/manifest.py"
-EVALUATION = "runs/evaluation/files.py"
+EVALUATION = "runs/evaluation/evaluated.py"
 
 MUTANTS = (
     mutant(

@@ -49,7 +49,7 @@ MUTANTS = (
         PREDICTED,
         (TRAINING_STEP, MASK, "real_positions(targets >= 0, count)"),
         (
-            "training/losses/single.py",
+            "training/losses.py",
             'nll = F.nll_loss(log_p, targets, reduction="sum")',
             'nll = F.nll_loss(log_p, targets, reduction="sum", ignore_index=PAD)',
         ),
@@ -64,7 +64,7 @@ MUTANTS = (
         "training-3",
         "random generators go on anyhow",
         "resume/test_resume.py::test_run_with_power_cuts_is_the_whole_run",
-        ("training/callbacks/reseed.py", "        reseed(self.seed,", "        (self.seed,"),
+        ("training/trainer.py", "        reseed(self.seed,", "        (self.seed,"),
     ),
     mutant(
         "training-4",

@@ -237,7 +237,7 @@ def test_moved_run_names_each_machine(
     from record_table import times
 
     from dialog.report.formats.numbers import hardware
-    from dialog.runs.environment import environment
+    from dialog.runs.folder import environment
 
     now = {**environment(), "threads": 2}
     monkeypatch.setattr("machines.environment", lambda: {**now, "threads": 4})

@@ -137,7 +137,7 @@ def serving(folder: Path) -> Iterator[Server]:
 
 def serve() -> None:
     """Answer until the input ends."""
-    import dialog.runs.resume  # imports everything that a training needs
+    import dialog.runs.train  # imports everything that a training needs
     import dialog.training.trainer
     from dialog.cli import main
 

@@ -24,8 +24,7 @@ from dialog.data.batching import Batch
 from dialog.errors import UserError
 from dialog.runs.folder import LISTED, commits_of
 from dialog.runs.proof import compare
-from dialog.runs.resume import resume
-from dialog.runs.train import train
+from dialog.runs.train import resume, train
 from dialog.signals import STOP_SIGNALS
 from dialog.training.checkpoints.checkpoint_io import SafeCheckpointIO, newest
 from dialog.training.checkpoints.manifest import list_files
@@ -320,7 +319,7 @@ def test_commits_of_resumes_are_recorded(
         (9, "0123456789ab"),
         (10, "ba9876543210"),
     ):
-        monkeypatch.setattr("dialog.runs.environment._git", lambda commit=commit: commit)
+        monkeypatch.setattr("dialog.runs.folder._git", lambda commit=commit: commit)
         resume(folder, [f"trainer.max_steps={steps}"], quiet=True)
     assert commits_of(folder) == [started, "0123456789ab", "ba9876543210"]
 

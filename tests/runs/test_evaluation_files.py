@@ -20,8 +20,13 @@ from dialog.data.reading.files import sha256
 from dialog.errors import UserError
 from dialog.runs.evaluation import evaluate as module
 from dialog.runs.evaluation.evaluate import evaluate
-from dialog.runs.evaluation.evaluated import Evaluated, current_evaluation
-from dialog.runs.evaluation.files import FILES, check_evaluation, replacing_evaluation
+from dialog.runs.evaluation.evaluated import (
+    FILES,
+    Evaluated,
+    check_evaluation,
+    current_evaluation,
+    replacing_evaluation,
+)
 from dialog.runs.folder import read_recipe
 from dialog.runs.verify import verify
 from dialog.training.checkpoints.manifest import read_manifest

@@ -17,8 +17,7 @@ from dialog.config.compose import Composed
 from dialog.config.schema import Recipe
 from dialog.data.store.store import Store
 from dialog.errors import UserError
-from dialog.runs.environment import environment
-from dialog.runs.folder import opened, read_recipe
+from dialog.runs.folder import environment, opened, read_recipe
 from dialog.version import __version__
 
 At = Callable[[int, Callable[[], object]], None]

@@ -26,8 +26,7 @@ from dialog.comparison.grid.contenders import read_contenders
 from dialog.data.tokenizers.tokenizer import Tokenizer
 from dialog.errors import UserError
 from dialog.runs.folder import LISTED, read_recipe
-from dialog.runs.resume import resume
-from dialog.runs.train import train
+from dialog.runs.train import resume, train
 from dialog.runs.verify import verify
 from dialog.runs.weights import recipe_hash, weights_writer, write_safetensors
 from dialog.training.checkpoints.checkpoint_io import SafeCheckpointIO

@@ -15,10 +15,8 @@ from dialog.data.batching import Batch, collate
 from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD
 from dialog.errors import UserError
 from dialog.models.seq2seq import Seq2Seq
-from dialog.training.losses import CrossEntropy, LossSums
-from dialog.training.losses.coverage import coverage_loss
-from dialog.training.objectives.denoising import Denoising
-from dialog.training.objectives.reverse import Reverse
+from dialog.training.losses import CrossEntropy, LossSums, coverage_loss
+from dialog.training.objectives import Denoising, Reverse
 from dialog.training.step import tokens_before
 
 Network = Callable[..., Seq2Seq]

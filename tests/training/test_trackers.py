@@ -26,8 +26,14 @@ from wandb_file import read_offline
 import dialog
 from dialog.runs.evaluation.evaluate import evaluate
 from dialog.runs.train import PartOf, train
-from dialog.training.loggers import BackgroundLogger, RecordLogger, build_loggers, close, labelled
-from dialog.training.loggers.evaluation import SAMPLES
+from dialog.training.loggers import (
+    SAMPLES,
+    BackgroundLogger,
+    RecordLogger,
+    build_loggers,
+    close,
+    labelled,
+)
 
 STEPS = ["trainer.max_steps=4", "trainer.val_check_interval=4", "trainer.log_every_n_steps=1"]
 

@@ -24,7 +24,7 @@ import dialog
 from dialog.config.schema import to_dict
 from dialog.report.drawing.image import heatmap_grid
 from dialog.runs.evaluation.evaluate import evaluate
-from dialog.training.callbacks.attention.stored_maps import read_maps
+from dialog.training.callbacks.attention_views import read_maps
 
 SECRETS = {
     "MY_TOKEN": "planted-in-the-environment-5f2c",

@@ -14,8 +14,7 @@ import pytest
 import yaml
 
 from dialog.cli import program
-from dialog.config.assets import shipped_folder
-from dialog.config.compose import Composed, compose
+from dialog.config.compose import Composed, compose, shipped_folder
 from dialog.config.schema import to_dict
 from dialog.data.store.store import Store
 from dialog.errors import UserError

@@ -21,7 +21,7 @@ from dialog.config.compose import Composed
 from dialog.data.batching import Batch, collate
 from dialog.data.datamodule import BatchLoader
 from dialog.errors import UserError
-from dialog.training.callbacks.rate_ramp import RangeTest
+from dialog.training.callbacks.trial import RangeTest
 from dialog.training.module import DialogModule
 from dialog.tuning.range_test import BatchTrial, HeaviestLoader, bounded_memory, steepest
 

@@ -28,7 +28,7 @@ from dialog.config.yaml_layers import parse_value
 from dialog.data.reading.files import sha256
 from dialog.errors import UserError
 from dialog.paths import check_links
-from dialog.runs.evaluation.files import METRICS, check_evaluation
+from dialog.runs.evaluation.evaluated import METRICS, check_evaluation
 from dialog.runs.folder import RECIPE, read_recipe, read_summary
 from dialog.runs.load import check_files
 

@@ -25,8 +25,12 @@ from dialog.data.examples import examples
 from dialog.errors import UserError
 from dialog.escaping import json_copy, to_json
 from dialog.json_files import read_json, read_json_lines
-from dialog.runs.evaluation.evaluated import Evaluated
-from dialog.runs.evaluation.files import METRICS, check_evaluation, replacing_evaluation
+from dialog.runs.evaluation.evaluated import (
+    METRICS,
+    Evaluated,
+    check_evaluation,
+    replacing_evaluation,
+)
 from dialog.runs.folder import hash_of
 
 if TYPE_CHECKING:

@@ -31,8 +31,7 @@ from dialog.runs.evaluation.evaluate import evaluate
 from dialog.runs.evaluation.evaluated import Evaluated, corpus_hash, current_evaluation
 from dialog.runs.folder import RECIPE, WEIGHTS, read_recipe
 from dialog.runs.load import load
-from dialog.runs.resume import resume
-from dialog.runs.train import PartOf, train
+from dialog.runs.train import PartOf, resume, train
 
 LISTED = 4
 """Number of runs that a message names."""

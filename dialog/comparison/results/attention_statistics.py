@@ -12,7 +12,7 @@ from dialog.comparison.grid.folder import SPLIT
 from dialog.comparison.results.systems import FinishedRun, System
 from dialog.config.schema import to_dict
 from dialog.escaping import json_copy
-from dialog.runs.evaluation.files import read_added, write_added
+from dialog.runs.evaluation.evaluated import read_added, write_added
 from dialog.runs.folder import hash_of
 from dialog.runs.run import Run
 

@@ -18,7 +18,7 @@ from dialog.comparison.results.summary import learning_curve, summarize
 from dialog.comparison.statistics.section import subset_masks
 from dialog.config.schema import Recipe
 from dialog.json_files import read_json
-from dialog.runs.evaluation.files import check_evaluation, hashes_of
+from dialog.runs.evaluation.evaluated import check_evaluation, hashes_of
 from dialog.runs.folder import ENVIRONMENT, METRICS, WEIGHTS, read_recipe, read_summary
 from dialog.runs.load import load, load_initial
 from dialog.runs.run import Run

@@ -14,15 +14,16 @@ from dialog.paths import check_links
 from dialog.ranks import rank, world_size
 from dialog.runs.evaluation.evaluated import (
     ABLATED,
+    COST,
     EXACT,
     KEPT,
     Evaluated,
     check_name,
     corpus_hash,
+    replacing_evaluation,
     settings_of,
     suffix_of,
 )
-from dialog.runs.evaluation.files import COST, replacing_evaluation
 from dialog.runs.folder import hash_of, read_summary
 from dialog.runs.load import with_precision
 from dialog.runs.run import Run
@@ -144,7 +145,7 @@ def evaluate(
                 folder / COST, {"responses": metrics["examples"], "decoding_seconds": sum(seconds)}
             )
     if run.recipe.logger.get("name") != "none":
-        from dialog.training.loggers.evaluation import log_evaluation
+        from dialog.training.loggers import log_evaluation
 
         summary = read_summary(run.folder)
         logged = {key: value for key, value in metrics.items() if key not in settings}

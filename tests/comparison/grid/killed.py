@@ -23,7 +23,7 @@ from typing import Any
 
 from processes import Processes, Server, children, has_ended, serving
 
-from dialog.runs.evaluation.files import COST
+from dialog.runs.evaluation.evaluated import COST
 
 RECIPES = ["quickstart/lstm_bahdanau", "quickstart/transformer"]
 SETTINGS = [

@@ -23,8 +23,8 @@ from dialog.data.examples import examples
 from dialog.data.store.store import Store
 from dialog.runs.prepare import prepare_data
 from dialog.runs.train import train
-from dialog.training.callbacks.attention.chosen_rows import rows_to_draw, rows_to_measure
-from dialog.training.callbacks.attention.stored_maps import read_maps
+from dialog.training.callbacks.attention_recorder import rows_to_draw, rows_to_measure
+from dialog.training.callbacks.attention_views import read_maps
 
 ONE_VALIDATION = ["trainer.max_steps=3", "trainer.val_check_interval=3"]
 ONE_VALIDATION += ["trainer.precision=bf16-mixed", "model.dropout=0.5"]

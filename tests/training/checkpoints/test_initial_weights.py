@@ -20,8 +20,7 @@ from dialog.data.tokenizers import characters
 from dialog.data.tokenizers.tokenizer import PAD, SPECIAL_TOKENS, Tokenizer
 from dialog.errors import UserError
 from dialog.models.seq2seq import Seq2Seq
-from dialog.runs.resume import resume
-from dialog.runs.train import train
+from dialog.runs.train import resume, train
 from dialog.training.checkpoints.initial_weights import freeze, load_from_run, load_vectors
 from dialog.training.checkpoints.manifest import list_files
 

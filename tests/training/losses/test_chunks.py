@@ -15,8 +15,8 @@ from dialog.data.tokenizers.tokenizer import PAD
 from dialog.models import likelihood
 from dialog.models.heads import HEADS, Decoded, Head
 from dialog.models.seq2seq import Seq2Seq
-from dialog.training.losses import LOSSES, CrossEntropy, chunks
-from dialog.training.losses.chunks import in_chunks
+from dialog.training import losses
+from dialog.training.losses import LOSSES, CrossEntropy, in_chunks
 from dialog.training.teacher_forcing import predictions
 
 Network = Callable[..., Seq2Seq]
@@ -29,7 +29,7 @@ def chunk_size(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """``chunk_size(n)``: chunks of n positions."""
 
     def change(size: int) -> None:
-        monkeypatch.setattr(chunks, "CHUNK", size)
+        monkeypatch.setattr(losses, "CHUNK", size)
         monkeypatch.setitem(likelihood.ROWS, "cpu", size)
 
     return change

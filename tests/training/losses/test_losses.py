@@ -20,9 +20,9 @@ from dialog.training.losses import (
     RDrop,
     Unlikelihood,
     build_loss,
+    coverage_loss,
     needs_of,
 )
-from dialog.training.losses.coverage import coverage_loss
 from dialog.training.step import tokens_before
 
 SMOOTHINGS = [0.0, 0.1, 0.5, 0.99]

@@ -11,7 +11,7 @@ import dialog
 from dialog.errors import UserError
 from dialog.runs.check import check_recipe
 from dialog.runs.train import train
-from dialog.training.objectives.joint import build_objectives
+from dialog.training.objectives import build_objectives
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dialog.data.tokenizers.tokenizer import EOS, PAD, UNK
-from dialog.training.objectives.denoising import noised
+from dialog.training.objectives import noised
 
 Words = Callable[[Tensor], list[int]]
 

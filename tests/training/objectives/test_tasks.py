@@ -11,8 +11,7 @@ import dialog
 from dialog.data.batching import Batch, collate
 from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, PAD, SELF, UNK, Tokenizer
 from dialog.errors import UserError
-from dialog.training.objectives.denoising import Denoising
-from dialog.training.objectives.reverse import Reverse
+from dialog.training.objectives import Denoising, Reverse
 
 Draw = Callable[..., Batch]
 Words = Callable[[Tensor], list[int]]

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from dialog.data.tokenizers.tokenizer import Tokenizer
 from dialog.errors import UserError
-from dialog.training.objectives import unpaired_text
-from dialog.training.objectives.unpaired_text import Utterances
+from dialog.training import objectives
+from dialog.training.objectives import Utterances
 
 Words = Callable[[Tensor], list[int]]
 
@@ -30,10 +30,10 @@ def test_ranks_draw_different_utterances(
 ) -> None:
     """They draw the same random numbers."""
     utterances = Utterances(text, tokenizer, max_tokens=64)
-    monkeypatch.setattr(unpaired_text, "world_size", lambda: 3)
+    monkeypatch.setattr(objectives, "world_size", lambda: 3)
     drawn = []
     for rank in range(3):
-        monkeypatch.setattr(unpaired_text, "rank", lambda rank=rank: rank)
+        monkeypatch.setattr(objectives, "rank", lambda rank=rank: rank)
         torch.manual_seed(1)
         drawn.append(tokenizer.decode(utterances.draw(1)[0].tolist()))
     assert len(set(drawn)) == 3

@@ -62,7 +62,7 @@ import re, sys
 import torch
 from torch.nn.functional import linear
 from dialog.training.optimization.allocator import bound_kernel_caches
-from dialog.training.optimization.matmul_speed import matmul_speed
+from dialog.training.optimization.precision import matmul_speed
 if sys.argv[1] == "bounded":
     matmul_speed()  # measures, with an empty cache
     bound_kernel_caches()

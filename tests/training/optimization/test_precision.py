@@ -23,9 +23,8 @@ from dialog.data.tokenizers.tokenizer import PAD
 from dialog.errors import UserError
 from dialog.models.seq2seq import Seq2Seq
 from dialog.training.checkpoints.checkpoint_io import SafeCheckpointIO
-from dialog.training.optimization import matmul_speed as matmul
 from dialog.training.optimization import precision
-from dialog.training.optimization.matmul_speed import MatmulSpeed, matmul_speed
+from dialog.training.optimization.precision import MatmulSpeed, matmul_speed
 
 FAMILIES = ["lstm", "transformer"]
 
@@ -67,7 +66,7 @@ def test_the_speed_of_products_is_measured_once(
     monkeypatch.setenv("DIALOG_CACHE", str(tmp_path))
     first = matmul_speed()
     assert min(first) > 1e8
-    monkeypatch.setattr(matmul, "_speed", None)
+    monkeypatch.setattr(precision, "_speed", None)
     assert matmul_speed() == first
     (tmp_path / "matmul-speed.json").write_text("{", encoding="utf-8")
     monkeypatch.undo()
@@ -87,7 +86,7 @@ def test_other_work_on_the_processor_does_not_choose_a_type(
             3 if len(measured) == 1 else 1
         )
 
-    monkeypatch.setattr(matmul, "_speed", busy_at_first)
+    monkeypatch.setattr(precision, "_speed", busy_at_first)
     assert matmul_speed() == MatmulSpeed(float32=120e9, bfloat16=80e9)
 
 

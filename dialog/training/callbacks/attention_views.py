@@ -1,11 +1,13 @@
-"""Attention maps of a training in a tracker: images, a table and a page; called in the tracker's
-thread.
+"""Attention maps of a training: their files, and images, a table and a page for a tracker.
+
+What is logged is called in the tracker's thread.
 
 Shapes: H heads, T response tokens, S source tokens.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
@@ -14,12 +16,51 @@ from typing import Any
 import numpy as np
 import torch
 
+from dialog.analysis.attention.maps import rounded
 from dialog.analysis.attention.sums import coverage_sums, row_sums
+from dialog.atomic import replacing, write_text
 from dialog.report.drawing.attention.packing import axes_of, maps_of
 from dialog.report.drawing.attention.page import training_page
 from dialog.report.drawing.image import heatmap_grid
-from dialog.training.callbacks.attention.stored_maps import read_maps, stored_steps
 from dialog.training.loggers.background import MediaLogger, PageLogger
+
+DIGITS = 7
+"""Decimals of a weight in JSON; the arrays have all."""
+
+
+def write_maps(folder: Path, step: int, row: int, reading: Mapping[str, Any]) -> None:
+    """Write ``step-<n>/<row>.json`` in the format of ``dialog attention``, and ``<row>.npz`` beside
+    it.
+
+    The .npz has the exact weights [H, T, S] of each map as compressed float32, by name, and what
+    else is in the JSON as text under ``reading``.
+    """
+    path = folder / f"step-{step}" / f"{row}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    arrays: dict[str, Any] = {one["name"]: one["weights"] for one in reading["maps"]}
+    maps = [{**one, "weights": rounded(one["weights"], DIGITS)} for one in reading["maps"]]
+    write_text(path, json.dumps({**reading, "maps": maps}, ensure_ascii=False))
+    labels = [
+        {key: value for key, value in one.items() if key != "weights"} for one in reading["maps"]
+    ]
+    with replacing(path.with_suffix(".npz")) as new, new.open("wb") as file:
+        np.savez_compressed(
+            file, reading=np.array(json.dumps({**reading, "maps": labels})), **arrays
+        )
+
+
+def read_maps(path: Path) -> dict[str, Any]:
+    """Read a .npz of `write_maps`; weights are arrays."""
+    with np.load(path) as stored:
+        reading: dict[str, Any] = json.loads(str(stored["reading"]))
+        maps = [{**one, "weights": stored[one["name"]]} for one in reading["maps"]]
+    return {**reading, "maps": maps}
+
+
+def stored_steps(folder: Path) -> list[int]:
+    """Return the steps of which maps are stored, in order."""
+    return sorted(int(path.name.removeprefix("step-")) for path in folder.glob("step-*"))
+
 
 IMAGES = 1
 """Number of examples that are drawn as images, which take most of the time; page and table have

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -20,9 +21,7 @@ from dialog.data.store.plan import Plan
 from dialog.data.store.store import Store
 from dialog.ranks import rank
 from dialog.report.drawing.attention.statistics import head_label
-from dialog.training.callbacks.attention.chosen_rows import rows_to_draw, rows_to_measure
-from dialog.training.callbacks.attention.stored_maps import write_maps
-from dialog.training.callbacks.attention.views import log_images, log_panel, log_table
+from dialog.training.callbacks.attention_views import log_images, log_panel, log_table, write_maps
 from dialog.training.distributed.fsdp import gathered_weights, is_sharded
 from dialog.training.loggers import MediaLogger, trackers
 from dialog.training.loggers.background import PageLogger
@@ -177,3 +176,37 @@ class AttentionRecorder(Callback):
             chosen = [rows[place] for place in places]
             batch = self.store.batch(chosen)
             yield Examples(batch.source, batch.target, gold=[gold.get(row, {}) for row in chosen])
+
+
+# ------------------------------------------------------------------ chosen rows
+# The data alone decide: neither the seed nor the tokenizer of a run changes them.
+
+
+DRAWN = 4
+"""Number of examples whose maps are drawn."""
+CANDIDATES = 32
+"""Number of examples of which those with longer responses are drawn."""
+MEASURED = 32
+"""Number of examples that are measured."""
+FIRST = 10_000
+"""Number of rows of the split that are chosen from, so that their text is read quickly."""
+
+
+def rows_to_draw(store: Store) -> list[int]:
+    """Return `DRAWN` rows of which at least as many others have shorter responses, in bytes, as
+    longer ones.
+    """
+    rows = _sample(store, CANDIDATES)
+    sizes = {row: store.target_bytes([row]) for row in rows}
+    median = sorted(sizes.values())[len(rows) // 2] if rows else 0
+    return sorted([row for row in rows if sizes[row] >= median][:DRAWN])
+
+
+def rows_to_measure(store: Store) -> list[int]:
+    """Return rows without regard to their length."""
+    return _sample(store, MEASURED)
+
+
+def _sample(store: Store, count: int) -> list[int]:
+    first = min(len(store), FIRST)
+    return random.Random(0).sample(range(first), min(count, first))

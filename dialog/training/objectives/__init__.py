@@ -1,4 +1,0 @@
-"""Auxiliary training objectives beside response generation.
-
-Read first: `objective.py`.
-"""
