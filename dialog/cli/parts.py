@@ -25,7 +25,7 @@ FAMILIES = {
     "positions": "models.positions:POSITIONS",
     "losses": "training.losses:LOSSES",
     "teacher_forcings": "training.teacher_forcing:TEACHER_FORCINGS",
-    "objectives": "training.objectives.joint:OBJECTIVES",
+    "objectives": "training.objectives:OBJECTIVES",
     "optimizers": "training.optimization.optimizers:OPTIMIZERS",
     "schedules": "training.optimization.schedules:SCHEDULES",
     "averages": "training.callbacks.averaging:AVERAGES",
