@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from source_code import FILES, imported, tree
+from source_code import FILES, imported, nodes, tree
 
 
 class Privates(NamedTuple):
@@ -78,7 +78,7 @@ def lightning_classes() -> dict[str, set[str]]:
     """
     classes = dict(lightning_privates().classes)
     package_classes = [
-        node for file in FILES for node in ast.walk(tree(file)) if isinstance(node, ast.ClassDef)
+        node for file in FILES for node in nodes(tree(file)) if isinstance(node, ast.ClassDef)
     ]
     for _ in range(3):  # bases before the classes that derive from them
         for node in package_classes:
@@ -98,7 +98,7 @@ def private_uses(module: ast.Module) -> Iterator[str]:
         ):
             yield name
     own = private_names(module)
-    for node in ast.walk(module):
+    for node in nodes(module):
         if (
             isinstance(node, ast.Attribute)
             and is_private(node.attr)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import io
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 from functools import cache
 from pathlib import Path
 
@@ -42,8 +42,19 @@ NO_CODE = {
 
 
 @cache
+def text(file: str) -> str:
+    return (ROOT / file).read_text(encoding="utf-8")
+
+
+@cache
 def tree(file: str) -> ast.Module:
-    return ast.parse((ROOT / file).read_text(encoding="utf-8"), file)
+    return ast.parse(text(file), file)
+
+
+@cache
+def nodes(module: ast.AST) -> tuple[ast.AST, ...]:
+    """All nodes of a module, walked once."""
+    return tuple(ast.walk(module))
 
 
 # ------------------------------------------------------------------ imports
@@ -57,7 +68,7 @@ def module_name(file: str) -> str:
 
 def imported(source: ast.AST) -> Iterator[str]:
     """Full names of all imports: at the top, inside functions, for type checkers only."""
-    for node in ast.walk(source):
+    for node in nodes(source):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -65,19 +76,25 @@ def imported(source: ast.AST) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def imported_files(file: str) -> set[str]:
+@cache
+def modules() -> dict[str, str]:
+    """The file of each module of the package."""
+    return {module_name(file): file for file in FILES}
+
+
+@cache
+def imported_files(file: str) -> frozenset[str]:
     """The files of the package that a file imports."""
-    modules = {module_name(other): other for other in FILES}
     files = set()
     for name in imported(tree(file)):
         if name.partition(".")[0] == "dialog":
-            module = name if name in modules else name.rpartition(".")[0]
-            assert module in modules, f"{file} imports {name}, which is not a file"
-            files.add(modules[module])
-    return files - {file}
+            module = name if name in modules() else name.rpartition(".")[0]
+            assert module in modules(), f"{file} imports {name}, which is not a file"
+            files.add(modules()[module])
+    return frozenset(files - {file})
 
 
-def cycle(graph: dict[str, set[str]]) -> list[str] | None:
+def cycle(graph: Mapping[str, Set[str]]) -> list[str] | None:
     """A path that returns to its start, if there is one."""
     done: set[str] = set()
 
@@ -117,9 +134,7 @@ def code_lines(text: str) -> int:
 
 def functions(source: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     return (
-        node
-        for node in ast.walk(source)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        node for node in nodes(source) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     )
 
 
@@ -182,7 +197,7 @@ def changed(node: ast.AST) -> ast.expr | None:
 
 def unsafe_calls(module: ast.Module) -> Iterator[int]:
     """Lines that run code, or load weights without ``weights_only=True``."""
-    for node in ast.walk(module):
+    for node in nodes(module):
         if isinstance(node, ast.Call):
             called = ast.unparse(node.func)
             options = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
@@ -199,7 +214,7 @@ def calls_in_asserts(module: ast.Module, harmless: set[str]) -> Iterator[int]:
     """Lines of asserts that call a function other than a harmless one: ``python -O`` would skip the
     call.
     """
-    for node in ast.walk(module):
+    for node in nodes(module):
         if isinstance(node, ast.Assert):
             calls = (call for call in ast.walk(node.test) if isinstance(call, ast.Call))
             if any(ast.unparse(call.func) not in harmless for call in calls):
