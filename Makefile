@@ -5,7 +5,7 @@ PYTEST = $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4
 FAST = tests/test_house.py tests/config tests/metrics tests/generation tests/models/attention tests/report
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart check test lint install dev clean
+.PHONY: help quickstart check test endurance lint install dev clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,8 +16,11 @@ quickstart: install  ## compare LSTM and Transformer on the built-in corpus, in 
 check: lint  ## style, types and the fast tests, in under a minute once mypy has its cache
 	$(PYTEST) --dist=worksteal --quiet $(FAST)
 
-test: dev  ## all tests, without a network or a GPU
-	$(PYTEST) --dist=loadfile
+test: dev  ## the tests of a change, without a network or a GPU, in under 8 minutes on two cores
+	$(PYTEST) --dist=worksteal
+
+endurance: dev  ## the long tests: kills, lost processes, mutants; before a release
+	$(PYTEST) --dist=worksteal -m endurance
 
 lint: dev  ## style and types
 	$(BIN)/ruff check .

@@ -26,6 +26,7 @@ from dialog.models.recurrent import BRIDGES, BahdanauDecoder
 from dialog.models.seq2seq import DECODERS, ENCODERS, Seq2Seq, count_parameters
 
 VOCABULARY, SIZE, PAD, TURNS = 23, 8, 0, (4, 5)
+FAMILIES = ("encoder", "decoder", "attention", "head")
 Component = dict[str, Any]
 
 ATTENTION_CASES: list[Component] = [
@@ -158,7 +159,7 @@ def label(case: Component) -> str:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Every encoder with every decoder, every decoder with every attention, every head with both
-    kinds of attention.
+    kinds of attention; pairs of unusual parts in the endurance tests.
     """
     if "model" not in metafunc.fixturenames:
         return
@@ -190,14 +191,37 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     cases = [*itertools.product(encoders, [*one, *others], [plain])]
     cases += [(encoders[0], decoder, plain) for decoder in every if decoder not in one]
     cases += [*itertools.product(encoders[:1], [*two, *others], pointing)]
+    alone = []
     if len(encoders) > 1 < len(decoders) and len(attentions) > 1:
-        cases += [(each, each, plain) for each in TRANSFORMER_CASES[2:]]
-        cases += [(*each, {"name": "vocabulary", "bias": True}) for each in FINAL_CASES]
-        cases += [(*each, plain) for each in NEW_PAIRS]
-        cases += [(encoders[0], MIXER_PARTS[4], pointing[-1])]
-    metafunc.parametrize(
-        "model", cases, ids=["+".join(map(label, case)) for case in cases], indirect=True
+        alone += [(each, each, plain) for each in TRANSFORMER_CASES[2:]]
+        alone += [(*each, {"name": "vocabulary", "bias": True}) for each in FINAL_CASES]
+        alone += [(*each, plain) for each in NEW_PAIRS]
+        alone += [(encoders[0], MIXER_PARTS[4], pointing[-1])]
+    own = any(metafunc.config.getoption(f"--{name}", default=None) for name in FAMILIES)
+    chosen = [
+        pytest.param(
+            case,
+            id="+".join(map(label, case)),
+            marks=[] if own or case in alone or differs_in_one(*case) else pytest.mark.endurance,
+        )
+        for case in cases + alone
+    ]
+    metafunc.parametrize("model", chosen, indirect=True)
+
+
+def differs_in_one(encoder: Component, decoder: Component, head: Component) -> bool:
+    """Whether at most one of encoder, decoder, attention and head is not a usual one.
+
+    Attention is queried before the cell, after it, or within a layer; hence three usual decoders.
+    """
+    cell = {key: value for key, value in decoder.items() if key != "attention"}
+    usual = (
+        encoder == ENCODER_CASES[0],
+        cell in (RECURRENT_CASES[0], RECURRENT_CASES[2], PLAIN),
+        decoder.get("attention", ADDITIVE) == ADDITIVE,
+        head == HEAD_CASES[0],
     )
+    return sum(usual) >= len(usual) - 1
 
 
 @pytest.fixture
