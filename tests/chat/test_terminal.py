@@ -130,6 +130,7 @@ def test_terminal_edits_stops_sets_and_quits(
     assert second["context"] == [HELLO, first["response"], "Hi there ."]
 
 
+@pytest.mark.endurance
 def test_typed_text_waits_for_the_end_of_a_reply(trained: Callable[[str], Path]) -> None:
     with terminal(str(trained("lstm"))) as chat:
         before = termios.tcgetattr(chat.end)
@@ -145,6 +146,7 @@ def test_typed_text_waits_for_the_end_of_a_reply(trained: Callable[[str], Path])
         assert termios.tcgetattr(chat.end) == before
 
 
+@pytest.mark.endurance
 def test_two_runs_answer_side_by_side(trained: Callable[[str], Path]) -> None:
     with terminal(str(trained("lstm")), str(trained("transformer"))) as chat:
         chat.until(">")
@@ -197,6 +199,7 @@ def test_typed_escape_codes_are_left_out(typed: str, caplog: pytest.LogCaptureFi
     assert not caplog.records
 
 
+@pytest.mark.endurance
 def test_heads_are_removed_from_the_last_run(trained: Callable[[str], Path]) -> None:
     from dialog.models.attention.heads import head_names
     from dialog.runs.load import load
@@ -210,6 +213,7 @@ def test_heads_are_removed_from_the_last_run(trained: Callable[[str], Path]) -> 
     assert [line.partition(": ")[2] for line in done.out.splitlines()] == expected
 
 
+@pytest.mark.endurance
 def test_self_chat_is_printed_and_measured(trained: Callable[[str], Path]) -> None:
     runs = [str(trained(family)) for family in ("lstm", "transformer")]
     done = process("chat", *runs, "generation=top_p", "--self-chat", "3", "--start", HELLO)

@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 from processes import children
 
+pytestmark = pytest.mark.endurance
+
 SETTINGS = [
     "data.corpus.size=60",
     "data.tokenizer.vocabulary=400",

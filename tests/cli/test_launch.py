@@ -64,6 +64,7 @@ def lines(folder: Path) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.endurance
 def test_two_nodes_equal_one_process_that_accumulates(tmp_path: Path) -> None:
     """Losses, gradients and validation are those of the same batches and the same dropout."""
     from dialog.config.compose import compose
@@ -102,6 +103,7 @@ def test_two_nodes_equal_one_process_that_accumulates(tmp_path: Path) -> None:
             assert other[name] == pytest.approx(line[name], rel=0, abs=1e-9), name
 
 
+@pytest.mark.endurance
 def test_two_processes_evaluate_as_one(trained: Callable[[str], Path], tmp_path: Path) -> None:
     run = shutil.copytree(trained("lstm"), tmp_path / "run")
     files = [

@@ -41,6 +41,7 @@ def test_two_processes_train_into_one_folder(here: Path) -> None:
     }
 
 
+@pytest.mark.endurance
 def test_diverged_run_exits_with_1(here: Path) -> None:
     sizes = ["data.corpus.size=60", "trainer.max_steps=4", "trainer.val_check_interval=2"]
     wild = ["optimizer.lr=1e30", "trainer.gradient_clip_val=null"]
@@ -52,6 +53,7 @@ def test_diverged_run_exits_with_1(here: Path) -> None:
     assert not (here / "out" / "model.safetensors").exists()
 
 
+@pytest.mark.endurance
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_interrupted_training(here: Path, number: signal.Signals, code: int) -> None:
     arguments = [
@@ -80,6 +82,7 @@ def test_interrupted_training(here: Path, number: signal.Signals, code: int) -> 
     assert not (here / "run" / "model.safetensors").exists()
 
 
+@pytest.mark.endurance
 def test_read_only_run_folder_exits_with_2(here: Path, trained: Callable[[str], Path]) -> None:
     shutil.copytree(trained("transformer"), here / "run")
     mount = "mount --bind run run && mount -o remount,bind,ro run"

@@ -28,6 +28,7 @@ SIZES = [
 ]
 
 
+@pytest.mark.endurance
 def test_killed_recipe_is_the_same_run(capfd: pytest.CaptureFixture[str]) -> None:
     command = ["train", "quickstart/transformer", *SMALL, *SIZES, "--prove-resume", "--kills", "1"]
     with pytest.raises(SystemExit) as ended:

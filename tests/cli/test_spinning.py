@@ -14,7 +14,11 @@ from dialog.cli import SPIN_COUNT
 
 @pytest.mark.parametrize(
     ("setting", "count"),
-    [({}, SPIN_COUNT), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "PASSIVE"}, "0")],
+    [
+        ({}, SPIN_COUNT),
+        pytest.param({"GOMP_SPINCOUNT": "7"}, "7", marks=pytest.mark.endurance),
+        pytest.param({"OMP_WAIT_POLICY": "PASSIVE"}, "0", marks=pytest.mark.endurance),
+    ],
 )
 def test_waiting_threads_sleep_early(setting: dict[str, str], count: str) -> None:
     kept = {

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from wandb_file import Offline, read_offline
 
 from dialog.comparison.grid.contenders import of_recipe
@@ -24,6 +25,7 @@ def table(run: Offline, name: str) -> dict[str, Any]:
     return content
 
 
+@pytest.mark.endurance
 def test_tables_are_in_a_run_of_the_group(tiny: Callable[..., Any], tmp_path: Path) -> None:
     """The seeds of the comparison have the same group; a comparison that continues keeps its
     summary run.

@@ -51,6 +51,7 @@ def test_a_stopped_job_is_requeued(tmp_path: Path, code: int) -> None:
     )
 
 
+@pytest.mark.endurance
 def test_a_requeued_job_resumes(tmp_path: Path) -> None:
     checkpoint = tmp_path / "runs" / "slurm-7" / "checkpoints" / "last.ckpt"
     checkpoint.parent.mkdir(parents=True)
@@ -88,12 +89,14 @@ def array_task(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
     )
 
 
+@pytest.mark.endurance
 def test_a_task_of_an_array_continues_the_comparison(tmp_path: Path) -> None:
     assert array_task(tmp_path, "a.yaml", "b.yaml", "--seeds", "3").wait(30) == 0
     calls = (tmp_path / "calls").read_text(encoding="utf-8")
     assert calls == "python -m dialog compare a.yaml b.yaml --seeds 3 --output out\n"
 
 
+@pytest.mark.endurance
 def test_a_stopped_task_of_an_array_is_requeued(tmp_path: Path) -> None:
     task = array_task(tmp_path, "a.yaml", "--wait")
     while not (tmp_path / "started").exists():

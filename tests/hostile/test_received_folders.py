@@ -229,7 +229,13 @@ def sign(folder: Path) -> None:
 # ------------------------------------------------------------------ each field of each file
 
 
-@pytest.mark.parametrize("name", RUN_FILES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "recipe.yaml",
+        *(pytest.param(name, marks=pytest.mark.endurance) for name in RUN_FILES[1:]),
+    ],
+)
 def test_fields_of_a_run(
     name: str, received: Path, victim: Path, call: Callable[..., tuple[int, str]]
 ) -> None:

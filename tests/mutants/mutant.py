@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import NamedTuple
 
@@ -27,7 +28,7 @@ class Edit(NamedTuple):
         """
         tokens = re.findall(r"\w+|\S", re.sub(r",\s*([)\]}])", r"\1", self.old))
         pattern = re.escape(tokens[0])
-        for before, token in zip(tokens, tokens[1:], strict=False):
+        for before, token in itertools.pairwise(tokens):
             if token in ")]}":
                 pattern += r",?"
             words = re.fullmatch(r"\w+", before) and re.fullmatch(r"\w+", token)

@@ -33,6 +33,7 @@ def lines(folder: Path) -> int:
     )
 
 
+@pytest.mark.endurance
 def test_stopped_or_killed_queue_continues_and_records(
     tmp_path: Path, queue: list[str], call: Call
 ) -> None:
@@ -253,6 +254,7 @@ def trials(sweep: Path) -> list[dict[str, object]]:
     return list(recipe["trials"])
 
 
+@pytest.mark.endurance
 def test_recorded_sweep_continues_elsewhere(
     call: Call, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -363,6 +365,7 @@ def test_faults_of_the_queue_are_named(
     assert re.search(message, printed)
 
 
+@pytest.mark.endurance
 def test_shipped_queue_composes(call: Call, tmp_path: Path) -> None:
     """Every recipe with its overrides; those of a sweep with the recipe that the sweep starts
     from.

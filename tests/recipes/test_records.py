@@ -39,6 +39,7 @@ def table_of(folder: Path, recipes: dict[str, str], seeds: int) -> Table:
     return Table(Entry("a", "first", "", rows, seeds=seeds), grid, {}, dict.fromkeys(recipes, "h"))
 
 
+@pytest.mark.endurance
 def test_tables_share_recorded_runs(
     tmp_path: Path, queue: list[str], call: Call, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -120,6 +121,7 @@ def test_tables_share_recorded_runs(
     assert path.stat().st_mtime_ns == written, "a record to which nothing is added is not written"
 
 
+@pytest.mark.endurance
 def test_trained_runs_are_compared_in_all_metrics(tmp_path: Path, call: Call) -> None:
     """A table that lacks seeds: nothing more is trained, and the verdict is that of `compare`."""
     assert call("--only", "first")[0] == 0

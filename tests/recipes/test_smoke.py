@@ -8,6 +8,7 @@ import csv
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,17 +20,24 @@ CORPUS_OF = {name: compose(name).recipe.data.corpus["name"] for name in shipped_
 DAILYDIALOG = [name for name, corpus in CORPUS_OF.items() if corpus == "dailydialog"]
 BUILTIN = [name for name, corpus in CORPUS_OF.items() if corpus in ("builtin", "synthetic")]
 FROM_FILES = [name for name in CORPUS_OF if name not in BUILTIN]
+NOW = {"quickstart/lstm_bahdanau", "quickstart/transformer", "dailydialog/hred"}
+"""Recipes that `make test` trains; all others have the same parts, and are endurance tests."""
 DIALOGUES = [
     [f"Hello {n} , a tea ?", "Yes , please !", f"Here you are , number {n} .", "Thanks ."]
     for n in range(60)
 ]
 
 
+def some_now(names: list[str]) -> list[Any]:
+    marks = pytest.mark.endurance
+    return [name if name in NOW else pytest.param(name, marks=marks) for name in names]
+
+
 def test_there_are_recipes_that_need_no_download() -> None:
     assert {"quickstart/lstm_bahdanau", "quickstart/transformer"} <= set(BUILTIN)
 
 
-@pytest.mark.parametrize("name", BUILTIN)
+@pytest.mark.parametrize("name", some_now(BUILTIN))
 def test_smoke(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -121,7 +129,7 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.mark.parametrize("name", FROM_FILES)
+@pytest.mark.parametrize("name", some_now(FROM_FILES))
 def test_smoke_on_files(
     name: str,
     corpora: Path,

@@ -32,6 +32,7 @@ def test_ranks_share_a_beam_search(server: Server, trained: Callable[[str], Path
     assert greedy.read_bytes() != (one / "responses.jsonl").read_bytes()
 
 
+@pytest.mark.endurance
 @pytest.mark.parametrize(
     ("verb", "number", "code"), [("evaluate", signal.SIGTERM, 143), ("prepare", signal.SIGHUP, 129)]
 )

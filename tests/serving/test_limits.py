@@ -162,6 +162,7 @@ def is_disconnected(slow: socket.socket, drop: bytes) -> bool:
     return False
 
 
+@pytest.mark.endurance
 def test_time_of_a_second_request(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "REQUEST_SECONDS", 2)
     with (
@@ -176,6 +177,7 @@ def test_time_of_a_second_request(run: Run, monkeypatch: pytest.MonkeyPatch) -> 
         assert is_disconnected(slow, b"1")
 
 
+@pytest.mark.endurance
 def test_client_that_does_not_read_is_disconnected(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,6 +194,7 @@ def test_client_that_does_not_read_is_disconnected(
         assert client.get("/").text == service.page
 
 
+@pytest.mark.endurance
 def test_client_that_only_sends_is_disconnected(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "READ_SECONDS", 2)
     service = Service(run)
@@ -233,6 +236,7 @@ def test_contradictory_lengths_are_rejected(client: Client, length: bytes) -> No
         assert b"connection: close" in answer.lower()
 
 
+@pytest.mark.endurance
 def test_slow_response_does_not_end_with_the_time_of_the_request(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

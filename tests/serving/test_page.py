@@ -8,6 +8,7 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
+import pytest
 from browser import CHROMIUM, needs_chromium
 from client import Client, serving
 from starlette.requests import Request
@@ -95,6 +96,7 @@ def test_chat_with_maps_and_hostile_text(client: Client, run: Run, tmp_path: Pat
     assert "<img" not in maps
 
 
+@pytest.mark.endurance
 @needs_chromium
 def test_error_keeps_the_line_and_a_new_chat_is_empty(run: Run, tmp_path: Path) -> None:
     steps = """
@@ -114,6 +116,7 @@ def test_error_keeps_the_line_and_a_new_chat_is_empty(run: Run, tmp_path: Path) 
     assert (turns, hidden) == ([], True)
 
 
+@pytest.mark.endurance
 @needs_chromium
 def test_a_phone_shows_the_composer_below_the_last_turn(client: Client, tmp_path: Path) -> None:
     steps = """
@@ -127,6 +130,7 @@ def test_a_phone_shows_the_composer_below_the_last_turn(client: Client, tmp_path
     assert speakers == ["You", "Model"] * 12
 
 
+@pytest.mark.endurance
 @needs_chromium
 def test_a_service_that_is_gone_is_explained(client: Client, tmp_path: Path) -> None:
     """At once, and during a reply; browsers have different words for it, such as Failed to

@@ -343,6 +343,7 @@ def test_environment_names_neither_user_nor_host(
     )
 
 
+@pytest.mark.endurance
 def test_two_ranks_write_one_offline_run(
     server: Server, tiny: Callable[..., Any], tmp_path: Path
 ) -> None:

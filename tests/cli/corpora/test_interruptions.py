@@ -81,6 +81,7 @@ def test_file_size_limit_is_one_line() -> None:
         assert leftovers() == []
 
 
+@pytest.mark.endurance
 def test_full_file_system(here: Path) -> None:
     if subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", here / "cache"]).returncode:
         pytest.skip("no file system can be mounted here")
@@ -135,6 +136,7 @@ def without_root_powers() -> list[str]:
     return found
 
 
+@pytest.mark.endurance
 def test_missing_permissions_are_one_line() -> None:
     def answer(*arguments: str, path: str = "corpus", verb: str = "prepare") -> str:
         line = [*before, *command(*arguments, path=path, verb=verb)]

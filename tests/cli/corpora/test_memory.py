@@ -39,11 +39,11 @@ def bomb(suffix: str, piece: bytes) -> bytes:
 
 BOMBS = [
     (".gz", b"\0", "jsonl"),
-    (".gz", b"\n", "dailydialog"),
-    (".gz", b"a\n\n", "text"),
-    (".xz", b"\0", "text"),
-    (".xz", b"{}\n", "jsonl"),
-    (".zst", b"\n", "text"),
+    pytest.param(".gz", b"\n", "dailydialog", marks=pytest.mark.endurance),
+    pytest.param(".gz", b"a\n\n", "text", marks=pytest.mark.endurance),
+    pytest.param(".xz", b"\0", "text", marks=pytest.mark.endurance),
+    pytest.param(".xz", b"{}\n", "jsonl", marks=pytest.mark.endurance),
+    pytest.param(".zst", b"\n", "text", marks=pytest.mark.endurance),
 ]
 
 
@@ -72,6 +72,7 @@ def test_endless_line_is_an_error(baseline: int) -> None:
     assert peak - baseline < 2**28
 
 
+@pytest.mark.endurance
 def test_turns_of_a_megabyte(baseline: int) -> None:
     with Path("lines").open("wb") as file:
         for n in range(100):
@@ -83,6 +84,7 @@ def test_turns_of_a_megabyte(baseline: int) -> None:
     assert peak - baseline < 150 * 2**20
 
 
+@pytest.mark.endurance
 def test_dialogues_of_many_speakers(baseline: int) -> None:
     with Path("lines").open("w") as file:
         for n in range(200):
@@ -95,6 +97,7 @@ def test_dialogues_of_many_speakers(baseline: int) -> None:
     assert peak - baseline < 200 * 2**20
 
 
+@pytest.mark.endurance
 def test_megabytes_of_metadata(baseline: int) -> None:
     FORMATS["jsonl"].write()
     with Path("corpus/train.jsonl").open("wb") as file:
@@ -105,6 +108,7 @@ def test_megabytes_of_metadata(baseline: int) -> None:
     assert peak - baseline < 150 * 2**20
 
 
+@pytest.mark.endurance
 def test_dialogue_of_megabyte_lines(baseline: int) -> None:
     FORMATS["text"].write()
     with Path("corpus/train.txt").open("ab") as file:
@@ -129,6 +133,7 @@ def write_parquet(train: list[list[str]], **settings: object) -> int:
 HUB = "data.corpus={name: huggingface}"
 
 
+@pytest.mark.endurance
 def test_parquet_with_megabyte_turns(baseline: int) -> None:
     noise = "".join(random.Random(1).choices("abcdefghijklmnop", k=2**22))
     write_parquet([["a" * 2**20] * 2] * 200 + [[noise, "Hello"]])
@@ -137,6 +142,7 @@ def test_parquet_with_megabyte_turns(baseline: int) -> None:
     assert peak - baseline < 600 * 2**20
 
 
+@pytest.mark.endurance
 @pytest.mark.parametrize(
     "settings", [{"use_dictionary": True}, {"use_dictionary": False, "compression": "zstd"}]
 )
@@ -151,6 +157,7 @@ def test_parquet_bomb_is_an_error(settings: dict[str, object], rows: int, baseli
     assert peak - baseline < 2**27
 
 
+@pytest.mark.endurance
 def test_huge_parquet_row_is_an_error(baseline: int) -> None:
     noise = "".join(random.Random(1).choices("abcdefghijklmnop", k=3 * 2**20))
     write_parquet(
@@ -163,6 +170,7 @@ def test_huge_parquet_row_is_an_error(baseline: int) -> None:
     assert peak - baseline < 2**27
 
 
+@pytest.mark.endurance
 def test_small_archive_of_one_large_json(baseline: int) -> None:
     said = [
         [{"speaker": who, "text": f"{who} {n}"} for who in ("user", "assistant")]

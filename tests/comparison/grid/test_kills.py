@@ -13,6 +13,8 @@ from processes import Server
 sys.path.insert(0, str(Path(__file__).parent))
 from killed import command, compare, compare_with_kills, progress, results, without_times
 
+pytestmark = pytest.mark.endurance
+
 
 @pytest.fixture(scope="module")
 def whole(server: Server) -> tuple[Path, int]:

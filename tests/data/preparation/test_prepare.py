@@ -156,7 +156,14 @@ print(folder, "torch" in sys.modules)
 """
 
 
-@pytest.mark.parametrize("moment", ["train", "validation", "end"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        pytest.param("train", marks=pytest.mark.endurance),
+        pytest.param("validation", marks=pytest.mark.endurance),
+        "end",
+    ],
+)
 def test_a_kill_never_looks_finished(tmp_path: Path, moment: str) -> None:
     def run(moment: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", KILLED, str(tmp_path), moment]

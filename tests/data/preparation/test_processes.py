@@ -160,6 +160,7 @@ def running(held: Path, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str],
     process.communicate()
 
 
+@pytest.mark.endurance
 def test_after_a_kill_of_all_nothing_looks_finished(
     running: tuple[subprocess.Popen[str], Path], held: Path
 ) -> None:
@@ -180,6 +181,7 @@ def test_a_killed_worker_is_a_user_error(running: tuple[subprocess.Popen[str], P
     assert list(cache.iterdir()) == []
 
 
+@pytest.mark.endurance
 def test_workers_end_with_a_killed_preparation(running: tuple[subprocess.Popen[str], Path]) -> None:
     process, _ = running
     workers = workers_of(process.pid)
@@ -243,6 +245,7 @@ def terminal(shown: bytearray) -> Iterator[int]:
 # ------------------------------------------------------------------ Ray
 
 
+@pytest.mark.endurance
 def test_ray_retries_a_killed_task(
     held: Path, cluster: str, tmp_path: Path, contents: Callable[[Path], object]
 ) -> None:
@@ -256,6 +259,7 @@ def test_ray_retries_a_killed_task(
     assert contents(finish(process)) == contents(finish(start(tmp_path / "here", until=until)))
 
 
+@pytest.mark.endurance
 @pytest.mark.parametrize(
     ("dies", "message"), [(False, "f:1: broken"), (True, "Ray lost a task .* --workers")]
 )

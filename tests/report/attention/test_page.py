@@ -20,6 +20,7 @@ from dialog.report.drawing.attention.reading import AttentionReading
 MASSES = "all('.group > button').map((button) => button.textContent)"
 
 
+@pytest.mark.endurance
 @needs_chromium
 def test_every_map_has_a_colour_scale(two_heads: dict[str, Any], tmp_path: Path) -> None:
     """From 0 to the largest weight of both maps, and of equal lengths on both sides of 0 for their
@@ -44,6 +45,7 @@ def test_every_map_has_a_colour_scale(two_heads: dict[str, Any], tmp_path: Path)
     assert all(bar.startswith("linear-gradient(to right, rgb(") for _, bar in scales)
 
 
+@pytest.mark.endurance
 @needs_chromium
 @pytest.mark.parametrize(("box", "coloured"), [("second map", 4), ("difference", 6)])
 def test_a_row_has_the_colours_of_its_map(
@@ -86,6 +88,7 @@ def test_speakers_of_all_turns_are_named(two_heads: dict[str, Any]) -> None:
     ]
 
 
+@pytest.mark.endurance
 @needs_chromium
 def test_a_character_of_several_tokens_is_readable(
     two_heads: dict[str, Any], tmp_path: Path
@@ -155,6 +158,7 @@ def test_readers_explore_rows_heads_and_hidden_tokens(
     assert seen["canvas"]
 
 
+@pytest.mark.endurance
 @needs_chromium
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_letters_are_readable_on_every_shade(scheme: str, tmp_path: Path) -> None:
@@ -187,6 +191,7 @@ def luminance(colour: str) -> float:
     return float(linear @ [0.2126, 0.7152, 0.0722])
 
 
+@pytest.mark.endurance
 @needs_chromium
 def test_two_runs_side_by_side_and_their_difference(
     two_heads: dict[str, Any], tmp_path: Path
@@ -212,6 +217,7 @@ def test_two_runs_side_by_side_and_their_difference(
     assert seen["selected"] == 3
 
 
+@pytest.mark.endurance
 @needs_chromium
 def test_maps_side_by_side_begin_at_one_height(two_heads: dict[str, Any], tmp_path: Path) -> None:
     page = attention_page(
@@ -224,6 +230,7 @@ def test_maps_side_by_side_begin_at_one_height(two_heads: dict[str, Any], tmp_pa
     assert first == second
 
 
+@pytest.mark.endurance
 @needs_chromium
 def test_maps_of_different_tokens_have_no_difference(
     two_heads: dict[str, Any], tmp_path: Path
@@ -249,6 +256,7 @@ def long_reading(turns: int, length: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@pytest.mark.endurance
 @needs_chromium
 def test_a_long_context_is_folded_and_the_page_small(tmp_path: Path) -> None:
     page = attention_page([("", long_reading(20, 100))], title="long")

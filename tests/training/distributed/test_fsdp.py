@@ -52,6 +52,7 @@ def record(folder: Path) -> list[dict[str, float]]:
     ]
 
 
+@pytest.mark.endurance
 @FAMILIES
 def test_sharded_run_equals_ddp(trained: Run, family: str) -> None:
     """Record, shapes of checkpoints and weights, names of attention maps."""
@@ -81,6 +82,7 @@ def test_sharded_run_equals_ddp(trained: Run, family: str) -> None:
     assert maps[0]
 
 
+@pytest.mark.endurance
 @FAMILIES
 def test_sharded_run_resumes_exactly(server: Server, trained: Run, family: str) -> None:
     folder = server.folder / f"{family}-killed"
@@ -90,6 +92,7 @@ def test_sharded_run_resumes_exactly(server: Server, trained: Run, family: str) 
     assert comparison.same, comparison
 
 
+@pytest.mark.endurance
 @pytest.mark.parametrize(
     ("override", "message"),
     [

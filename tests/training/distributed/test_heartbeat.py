@@ -108,6 +108,7 @@ def test_killed_process_ends_all(group: Group, rank: int) -> None:
     )
 
 
+@pytest.mark.endurance
 @pytest.mark.parametrize("rank", [0, 2])
 def test_stopped_process_ends_all_and_is_resumed_to_exit(group: Group, rank: int) -> None:
     os.kill(group.processes[rank].pid, signal.SIGSTOP)
@@ -118,6 +119,7 @@ def test_stopped_process_ends_all_and_is_resumed_to_exit(group: Group, rank: int
     )
 
 
+@pytest.mark.endurance
 def test_failed_process_sends_its_error(group: Group) -> None:
     group.write(1, "fail")
     codes, errors = group.wait()
@@ -127,6 +129,7 @@ def test_failed_process_sends_its_error(group: Group) -> None:
     )
 
 
+@pytest.mark.endurance
 def test_process_that_left_is_not_missed(group: Group) -> None:
     group.write(2, "leave")
     assert group.processes[2].wait(30) == 0
@@ -137,6 +140,7 @@ def test_process_that_left_is_not_missed(group: Group) -> None:
     assert group.wait() == ([0, 0, 0], ["", "", ""])
 
 
+@pytest.mark.endurance
 def test_suspended_and_resumed_together_none_is_missed(group: Group) -> None:
     """The terminal's suspend key does this."""
     for number in (signal.SIGSTOP, signal.SIGCONT):
