@@ -33,7 +33,7 @@ def with_data(run: Run, **data: object) -> Run:
     return replace(run, recipe=replace(run.recipe, data=replace(run.recipe.data, **data)))
 
 
-@settings(max_examples=300)
+@settings(max_examples=60)
 @given(
     context=CONTEXTS,
     layout=st.sampled_from(LAYOUTS),

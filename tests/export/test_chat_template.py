@@ -78,7 +78,7 @@ def chat(context: Sequence[str]) -> list[dict[str, str]]:
     return [{"role": role, "content": text} for role, text in zip(roles, context, strict=True)]
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     context=CONTEXTS,
     layout=st.sampled_from(LAYOUTS),
@@ -97,7 +97,7 @@ def test_messages_are_laid_out_as_in_training(
     assert ids == run.responder.encode(run.responder.example(context))[0]
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(context=CONTEXTS, longest=st.integers(1, 20), context_turns=st.sampled_from([None, 2]))
 def test_the_pipeline_truncates_as_in_training(
     opened: Opened, context: list[str], longest: int, **data: object

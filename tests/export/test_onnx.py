@@ -176,7 +176,11 @@ def exported(
     return write
 
 
-@pytest.mark.parametrize("name", CASES)
+LONG = [pytest.param(name, marks=pytest.mark.endurance) for name in CASES]
+"""Each takes ten seconds to export."""
+
+
+@pytest.mark.parametrize("name", [*FAMILIES, *LONG])
 def test_parity(
     name: str, exported: Callable[[str], tuple[Run, Path]], capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -189,7 +193,7 @@ def test_parity(
     assert capfd.readouterr() == ("", "")  # no warnings of the engine
 
 
-@pytest.mark.parametrize("name", ["lstm", "transformer", *CASES])
+@pytest.mark.parametrize("name", [*FAMILIES, *LONG])
 def test_attention_maps_are_those_of_the_hook(
     name: str, exported: Callable[[str], tuple[Run, Path]]
 ) -> None:
@@ -384,6 +388,7 @@ def engine_of(
     )[0]
 
 
+@pytest.mark.endurance
 def test_untranslatable_part_is_named(random_run: Callable[..., Run], tmp_path: Path) -> None:
     run = random_run(
         encoder={"name": f"{__name__}.Branching"},

@@ -102,6 +102,7 @@ def coding() -> HuggingFaceFormat:
     return chosen
 
 
+@pytest.mark.endurance
 def test_folders_are_opened_without_dialog(random_run: Runs, tmp_path: Path) -> None:
     expected, greedy = {}, {"name": "greedy"}
     for name, network in NETWORKS.items():
