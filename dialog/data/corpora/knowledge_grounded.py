@@ -66,17 +66,19 @@ class KdConv(FileCorpus):
     def _dialogue(self, domain: str, key: str, fields: Json, place: str) -> Dialogue:
         messages = fields["messages"]
         turns = alternating(message["message"] for message in messages)
-        attrs = [[_triple(attr) for attr in message.get("attrs", [])] for message in messages]
+        attrs = [
+            [
+                (attr["name"], attr["attrname"], attr["attrvalue"])
+                for attr in message.get("attrs", [])
+            ]
+            for message in messages
+        ]
         meta = {"domain": domain, "name": fields.get("name"), "attrs": attrs}
         facts: tuple[Turn, ...] = ()
         if self.knowledge:
             used = dict.fromkeys(" ".join(triple) for triples in attrs for triple in triples)
             facts = tuple(Turn("", text) for text in used)
         return Dialogue(f"{domain}-{key}", turns, meta, facts, place)
-
-
-def _triple(attr: Json) -> tuple[str, str, str]:
-    return attr["name"], attr["attrname"], attr["attrvalue"]
 
 
 class TopicalChat(FileCorpus):

@@ -49,9 +49,8 @@ class Ubuntu(FileCorpus):
         lists = self._lists()
         if lists:
             return records(_listed(lists[split]), self._dialogue)
-        return split_by_hash(
-            records(((name, name) for name in self._names()), self._dialogue), split
-        )
+        entries = records(((name, name) for name in self._names()), self._dialogue)
+        return split_by_hash(entries, split)
 
     def files(self) -> Iterable[Path]:
         """Return the lists, if present."""

@@ -139,11 +139,8 @@ def check_examples(corpus: Corpus, split: str, counts: Mapping[str, int], remark
     else:
         first = _first(remarks, "malformed", "empty")
         fix = f"provide dialogues of at least two turns, and filters that keep some{first}"
-    raise UserError(f"the split {split} gives no example ({_listed(counts)}); {fix}")
-
-
-def _listed(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{key} {value:,}" for key, value in counts.items() if value) or "it is empty"
+    listed = ", ".join(f"{key} {value:,}" for key, value in counts.items() if value)
+    raise UserError(f"the split {split} gives no example ({listed or 'it is empty'}); {fix}")
 
 
 def check_counts(

@@ -240,21 +240,14 @@ def _advice(in_train: int, within_train: int, in_validation: int) -> Iterator[st
 
 def _table(caption: str, data: dict[str, Any], columns: dict[str, tuple[str, str]]) -> Table:
     totals = data["verbatim"]["totals"]
-    rows = tuple(
-        (
-            label,
-            *(
-                _cell([data[name][key][split][unit] for name in COMPARED], totals[split][unit])
-                for key, split in columns.values()
-            ),
-        )
-        for unit, label in UNITS.items()
-    )
-    return Table(caption, ("", *columns), rows)
-
-
-def _cell(counts: list[int], total: int) -> str:
-    return f"{count(counts[0])} / {part_of(counts[1], total)}"
+    rows: list[tuple[str, ...]] = []
+    for unit, label in UNITS.items():
+        cells = []
+        for key, split in columns.values():
+            verbatim, letters = (data[name][key][split][unit] for name in COMPARED)
+            cells.append(f"{count(verbatim)} / {part_of(letters, totals[split][unit])}")
+        rows.append((label, *cells))
+    return Table(caption, ("", *columns), tuple(rows))
 
 
 # ------------------------------------------------------------------ leaks

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -191,21 +190,3 @@ def test_length_limits(arguments: dict[str, Any], expected: list[int]) -> None:
 def test_invalid_arguments_are_errors(name: str, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         filter_of(name, **arguments)
-
-
-def test_filters_do_not_import_each_other() -> None:
-    import ast
-
-    from dialog.data import filters
-
-    folder = Path(filters.__file__).parent
-    for leaf in folder.glob("*.py"):
-        if leaf.stem not in ("__init__", "filter"):
-            names = [
-                node.module
-                for node in ast.walk(ast.parse(leaf.read_text()))
-                if isinstance(node, ast.ImportFrom)
-            ]
-            assert {name for name in names if name and name.startswith("dialog.data.filters")} <= {
-                "dialog.data.filters"
-            }
