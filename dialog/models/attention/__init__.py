@@ -3,7 +3,7 @@
 Read first: `attention.py`; Bahdanau's scorer is in `additive.py`.
 """
 
-from dialog.models.attention.additive import AdditiveScorer
+from dialog.models.attention.additive import AdditiveScorer, FineGrainedScorer
 from dialog.models.attention.attention import (
     SCORERS,
     Attention,
@@ -11,9 +11,12 @@ from dialog.models.attention.attention import (
     NoAttention,
     build_attention,
 )
-from dialog.models.attention.content import BilinearScorer, DotScorer, ScaledDotScorer
-from dialog.models.attention.fine_grained import FineGrainedScorer
-from dialog.models.attention.interactive import InteractiveScorer
+from dialog.models.attention.content import (
+    BilinearScorer,
+    DotScorer,
+    InteractiveScorer,
+    ScaledDotScorer,
+)
 from dialog.models.attention.multi_head import MultiHeadAttention
 from dialog.models.attention.multi_head_scorer import MultiHeadScorer
 from dialog.models.attention.positional import LocalScorer, LocationScorer

@@ -15,11 +15,9 @@ from torch import Tensor, nn
 
 from dialog.config.components import Component, Family, build, name_and_arguments
 from dialog.errors import UserError
-from dialog.models.attention.additive import AdditiveScorer
-from dialog.models.attention.content import CONTENT_SCORERS
-from dialog.models.attention.fine_grained import FineGrainedScorer
+from dialog.models.attention.additive import AdditiveScorer, FineGrainedScorer
+from dialog.models.attention.content import CONTENT_SCORERS, InteractiveScorer
 from dialog.models.attention.heads import HeadSlices
-from dialog.models.attention.interactive import InteractiveScorer
 from dialog.models.attention.multi_head_scorer import MultiHeadScorer
 from dialog.models.attention.positional import LocalScorer, LocationScorer
 from dialog.models.attention.softmax import additive_mask, masked_softmax

@@ -5,11 +5,10 @@ Read first: `bahdanau.py`.
 
 from dialog.models.recurrent.bahdanau import BahdanauDecoder
 from dialog.models.recurrent.bridges import BRIDGES
-from dialog.models.recurrent.cells import GRU, LSTM
+from dialog.models.recurrent.cells import GRU, LSTM, RecurrentSettings
 from dialog.models.recurrent.encoder import RecurrentEncoder
 from dialog.models.recurrent.luong import LuongDecoder
 from dialog.models.recurrent.plain import PlainDecoder
-from dialog.models.recurrent.recurrent_settings import RecurrentSettings
 
 __all__ = [
     "BRIDGES",

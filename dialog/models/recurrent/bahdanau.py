@@ -17,9 +17,8 @@ from dialog.models.kernels.linear import Linear
 from dialog.models.kernels.products import product
 from dialog.models.recurrent.additive_loop import additive_loop
 from dialog.models.recurrent.bridges import BRIDGES, DENSE, final_states, first_states
-from dialog.models.recurrent.cells import RecurrentCell
+from dialog.models.recurrent.cells import RecurrentCell, RecurrentSettings
 from dialog.models.recurrent.prepared import PreparedRecurrent, RecurrentState, StepOutput
-from dialog.models.recurrent.recurrent_settings import RecurrentSettings
 from dialog.models.recurrent.stack import Stack, StackLoop, StackState
 from dialog.models.state import Rows, SharedRows
 

@@ -1,4 +1,6 @@
-"""Recurrent cells, split so that work that does not depend on the previous step can leave the loop.
+"""Recurrent cells and their settings.
+
+A cell is split so that work that does not depend on the previous step can leave the loop.
 
 Shapes: B rows, T steps, I input width, D hidden width, C cell state width (D for an LSTM, 0 for a
     GRU).
@@ -7,6 +9,7 @@ Shapes: B rows, T steps, I input width, D hidden width, C cell state width (D fo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +22,34 @@ UNIFORM = "uniform"
 CLOSED = -1e4
 """Preactivation of a gate whose sigmoid is exactly 0."""
 LAYER_WEIGHTS = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentSettings:
+    """Sizes and dropout of recurrent layers.
+
+    Dropout is applied between layers. ``variational`` keeps one mask for all steps and applies one
+    to the recurrent states too (Gal & Ghahramani 2016); it has no effect if dropout is 0.
+    ``initialisation``: ``orthogonal`` (orthogonal recurrent weights, Xavier input weights, biases
+    0, but 1 for forget gates) or ``uniform`` (torch's default: all weights and biases uniform in
+    +-1/sqrt(size)).
+    """
+
+    input_size: int
+    size: int
+    layers: int = 1
+    variational: bool = False
+    dropout: float = 0.0
+    initialisation: str = ORTHOGONAL
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for an impossible value."""
+        if self.layers < 1:
+            raise ValueError(f"layers must be at least 1, not {self.layers}")
+        if self.initialisation not in (ORTHOGONAL, UNIFORM):
+            raise ValueError(
+                f"initialisation must be {ORTHOGONAL} or {UNIFORM}, not {self.initialisation!r}"
+            )
 
 
 class RecurrentCell(ABC):

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 from dialog.models.contracts import AttentionHook, Encoded, Encoder, FinalStates
 from dialog.models.kernels.linear import has_fast_bfloat16
-from dialog.models.recurrent.cells import RecurrentCell, shared_mask, take_steps
-from dialog.models.recurrent.recurrent_settings import RecurrentSettings
+from dialog.models.recurrent.cells import RecurrentCell, RecurrentSettings, shared_mask, take_steps
 from dialog.models.recurrent.sequences import run_layer, run_to_ends
 
 

@@ -12,9 +12,8 @@ from dialog.models.contracts import AttentionHook, Decoder, Encoded, Memory
 from dialog.models.kernels.linear import Linear
 from dialog.models.kernels.products import product
 from dialog.models.recurrent.bridges import BRIDGES, final_states, first_states
-from dialog.models.recurrent.cells import RecurrentCell
+from dialog.models.recurrent.cells import RecurrentCell, RecurrentSettings
 from dialog.models.recurrent.prepared import PreparedRecurrent, RecurrentState, StepOutput
-from dialog.models.recurrent.recurrent_settings import RecurrentSettings
 from dialog.models.recurrent.stack import Stack, StackState
 from dialog.models.state import Rows
 

@@ -13,8 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dialog.models.recurrent.cells import RecurrentCell, shared_mask
-from dialog.models.recurrent.recurrent_settings import RecurrentSettings
+from dialog.models.recurrent.cells import RecurrentCell, RecurrentSettings, shared_mask
 from dialog.models.recurrent.sequences import run_layer
 from dialog.models.state import Rows
 

@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from dialog.models.recurrent import GRU, LSTM
 from dialog.models.recurrent.cells import RecurrentCell
-from dialog.models.recurrent.recurrent_loop import recurrent_loop
-from dialog.models.recurrent.sequences import SMALLEST, run_layer
+from dialog.models.recurrent.sequences import SMALLEST, recurrent_loop, run_layer
 
 Draw = Callable[..., Tensor]
 Stir = Callable[[nn.Module], nn.Module]
