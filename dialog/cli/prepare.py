@@ -75,6 +75,7 @@ def prepare(
     Example: dialog-seq2seq prepare dailydialog/transformer data.path=DIR
     """
     from dialog.data.store.manifest import read_manifest
+    from dialog.runs.check import check_data
     from dialog.runs.prepare import prepare_data, prepare_part
 
     if shard and merges:
@@ -86,6 +87,7 @@ def prepare(
     if shard and as_json:
         raise UserError("--json: not with --shard, which has no manifest")
     composed = compose(recipe, overrides, trust=FULL_TRUST).recipe
+    check_data(composed)
     if shard:
         click.echo(str(prepare_part(composed, *shard)))
         return

@@ -123,8 +123,10 @@ def vocabulary_size(recipe: Recipe) -> tuple[int, str]:
 def first_examples(recipe: Recipe, count: int) -> Iterator[str]:
     """Yield the source and the target tokens of the first training examples."""
     from dialog.data.store.store import Store
+    from dialog.runs.check import check_data
     from dialog.runs.prepare import prepare_data
 
+    check_data(recipe)
     store = Store(prepare_data(recipe), "train")
     for row in range(min(count, len(store))):
         for side, tokens in (("source", store.source(row)), ("target", store.target(row))):

@@ -13,10 +13,8 @@ from dialog.config.components import accepts
 from dialog.config.schema import Recipe
 from dialog.data.corpora import CORPORA
 from dialog.paths import cache
-from dialog.runs.check import check_data
 
 if TYPE_CHECKING:
-    from dialog.data.preparation.job import Job
     from dialog.data.store.store import Store
 
 
@@ -28,13 +26,13 @@ def prepare_data(
     workers: int = 1,
     merges: bool = False,
 ) -> Path:
-    """Return the folder of the prepared data; it is built if it is missing, or merged from shards
-    with ``merges``.
+    """Return the folder of the prepared data of a recipe that was checked; it is built if it is
+    missing, or merged from shards with ``merges``.
     """
     from dialog.data.preparation.prepare import merge_shards, prepare
     from dialog.report.progress import ProgressBars
 
-    job = _checked_job(recipe)
+    job = build_job(recipe)
     with ProgressBars(quiet=quiet) as bars:
         if merges:
             return merge_shards(job, cache(), bars.show)
@@ -47,14 +45,14 @@ def prepare_part(recipe: Recipe, index: int, count: int) -> Path:
     from dialog.report.progress import ProgressBars
 
     with ProgressBars() as bars:
-        return prepare_shard(_checked_job(recipe), cache(), index, count, progress=bars.show)
+        return prepare_shard(build_job(recipe), cache(), index, count, progress=bars.show)
 
 
 def example_ids(recipe: Recipe, split: str, rows: Collection[int]) -> dict[int, str]:
     """Map rows of a prepared split to the ids of their examples, by reading the corpus again."""
     from dialog.data.preparation import filtering
 
-    return filtering.example_ids(_checked_job(recipe), split, rows)
+    return filtering.example_ids(build_job(recipe), split, rows)
 
 
 def gold_alignments(
@@ -79,8 +77,3 @@ def gold_alignments(
         for row, example in enumerate(chosen)
         if row in wanted and example.response.copies
     }
-
-
-def _checked_job(recipe: Recipe) -> Job:
-    check_data(recipe)
-    return build_job(recipe)

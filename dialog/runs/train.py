@@ -134,7 +134,7 @@ def run_training(
         self_attention=bool(recipe.logger.get("self_attention")),
         gold=partial(gold_alignments, recipe, store),
     )
-    write = weights_writer(folder, recipe, store.tokenizer)
+    write = weights_writer(folder, recipe, store.tokenizer, module.model)
     lightning = build_trainer(recipe, folder, run_loggers, [recorder, memory, *callbacks], write)
     with opened(folder, recipe, store, first=lightning.is_global_zero, resumed=resumed):
         if resumed and lightning.is_global_zero:

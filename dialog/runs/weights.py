@@ -41,7 +41,7 @@ DTYPES = {
 
 
 def weights_writer(
-    folder: Path, recipe: Recipe, tokenizer: Tokenizer
+    folder: Path, recipe: Recipe, tokenizer: Tokenizer, model: nn.Module
 ) -> Callable[[Mapping[str, Any]], None]:
     """Return the function that writes model.safetensors of a run folder from the content of a
     checkpoint.
@@ -50,10 +50,7 @@ def weights_writer(
     `recipe_hash`), the fingerprint of the tokenizer, and for each other name of a tied parameter
     the name under which it is stored.
     """
-    import torch
-
-    with torch.device("meta"):
-        stored = stored_names(build_model(recipe.model, len(tokenizer)))
+    stored = stored_names(model)
     metadata = {"format": "pt", "recipe": recipe_hash(recipe), "tokenizer": tokenizer.fingerprint}
     tied = {alias: name for alias, name in stored.items() if alias != name}
 
@@ -145,7 +142,11 @@ def rebuild_weights(folder: Path, recipe: Recipe, tokenizer: Tokenizer) -> None:
     weights = folder / WEIGHTS
     best = folder / BEST
     if best.is_file() and not usable(weights):
-        weights_writer(folder, recipe, tokenizer)(
+        import torch
+
+        with torch.device("meta"):
+            model = build_model(recipe.model, len(tokenizer))
+        weights_writer(folder, recipe, tokenizer, model)(
             SafeCheckpointIO().load_checkpoint(best, map_location="cpu")
         )
         log.info("%s: rebuilt from %s", weights, best)

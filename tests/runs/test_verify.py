@@ -21,6 +21,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 import dialog
+from dialog.build import build_model
 from dialog.cli.verify import verify as verb
 from dialog.comparison.grid.contenders import read_contenders
 from dialog.data.tokenizers.tokenizer import Tokenizer
@@ -219,7 +220,9 @@ def test_tied_weights_are_stored_once(copied: Path) -> None:
     state = {name: value.clone() for name, value in best["state_dict"].items()}
     tokenizer = Tokenizer.load(copied / "tokenizer.json")
     before = (copied / WEIGHTS).read_bytes()
-    weights_writer(copied, read_recipe(copied), tokenizer)({**best, "state_dict": state})
+    recipe = read_recipe(copied)
+    model = build_model(recipe.model, len(tokenizer))
+    weights_writer(copied, recipe, tokenizer, model)({**best, "state_dict": state})
     assert (copied / WEIGHTS).read_bytes() == before
 
 
