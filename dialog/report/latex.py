@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from dialog.escaping import escape_latex, one_line
 from dialog.report.sections.order import main_sections
 from dialog.report.short_names import displayed
 from dialog.report.tables import (
     NONE,
-    ReportCell,
     ReportSection,
     ReportTable,
     Results,
@@ -121,8 +120,11 @@ def _table(table: ReportTable, *, label: str) -> str:
         r"\toprule",
         _row(map(_heading, table.head, column_widths(table))),
     ]
-    for group in table.groups:
-        lines += [r"\midrule", *_group(group, width)]
+    for title, rows in table.texts(escape_latex, lambda text: rf"\textbf{{{text}}}"):
+        lines.append(r"\midrule")
+        if title:
+            lines.append(rf"\multicolumn{{{width}}}{{l}}{{\emph{{{title}}}}} \\")
+        lines += map(_row, rows)
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}}", r"\end{table}"])
 
 
@@ -133,19 +135,5 @@ def _heading(name: str, width: int) -> str:
     return rf"\shortstack[r]{{{stacked}}}" if len(lines) > 1 else stacked
 
 
-def _group(group: RowGroup, width: int) -> list[str]:
-    title = (
-        [rf"\multicolumn{{{width}}}{{l}}{{\emph{{{escape_latex(group.title)}}}}} \\"]
-        if group.title
-        else []
-    )
-    return title + [_row(map(_cell, row)) for row in group.rows]
-
-
-def _cell(cell: ReportCell) -> str:
-    text = escape_latex(cell.text)
-    return rf"\textbf{{{text}}}" if cell.mark == "decided" else text
-
-
-def _row(cells: map[str]) -> str:
+def _row(cells: Iterable[str]) -> str:
     return " & ".join(cells) + r" \\"

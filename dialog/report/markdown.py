@@ -16,11 +16,9 @@ from dialog.report.tables import (
     DIFFERING,
     DIFFERING_NOTE,
     RANDOM,
-    ReportCell,
     ReportSection,
     ReportTable,
     Results,
-    RowGroup,
     model_names,
     provenance,
     reference_bits,
@@ -97,15 +95,12 @@ def _section(results: Results, section: ReportSection) -> str:
 
 
 def _table(table: ReportTable) -> str:
-    head = [escape_markdown(name) for name in table.head]
-    width = len(head)
-    rows = [line for group in table.groups for line in _group(group, width)]
-    return _lines([head, ["---", *["---:"] * (width - 1)], *rows])
-
-
-def _group(group: RowGroup, width: int) -> list[list[str]]:
-    title = [[f"_{escape_markdown(group.title)}_", *[""] * (width - 1)]] if group.title else []
-    return title + [[_cell(cell) for cell in row] for row in group.rows]
+    width = len(table.head)
+    rows = [[*map(escape_markdown, table.head)], ["---", *["---:"] * (width - 1)]]
+    for title, cells in table.texts(escape_markdown, "**{}**".format):
+        rows += [[f"_{title}_", *[""] * (width - 1)]] if title else []
+        rows += cells
+    return _lines(rows)
 
 
 def _samples(
@@ -132,11 +127,6 @@ def _responses(sample: Mapping[str, Any]) -> list[str]:
 
 def _lines(rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
-
-
-def _cell(cell: ReportCell) -> str:
-    text = escape_markdown(cell.text)
-    return f"**{text}**" if cell.mark == "decided" else text
 
 
 def _code_block(text: str) -> str:

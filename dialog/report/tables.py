@@ -80,6 +80,20 @@ class ReportTable(NamedTuple):
         """Rows of all groups."""
         return tuple(row for group in self.groups for row in group.rows)
 
+    def texts(
+        self, escape: Callable[[str], str], decided: Callable[[str], str]
+    ) -> list[tuple[str, list[list[str]]]]:
+        """Return the escaped title and cells of each group; `decided` marks decided cells."""
+
+        def cell_text(cell: ReportCell) -> str:
+            text = escape(cell.text)
+            return decided(text) if cell.mark == "decided" else text
+
+        return [
+            (escape(group.title), [list(map(cell_text, row)) for row in group.rows])
+            for group in self.groups
+        ]
+
     def select(self, columns: Sequence[int]) -> Self:
         """Return the table with these columns only; the numbers of contenders and references are
         those of before.

@@ -17,7 +17,7 @@ from dialog.report.formats.metrics import (
     metric_value,
     sort_metrics,
 )
-from dialog.report.tables import ReportCell, ReportTable, RowGroup, metric_label, text_row
+from dialog.report.tables import ReportTable, RowGroup, metric_label, text_row
 
 NARROW = 10
 WIDE = 18
@@ -102,17 +102,12 @@ def aligned(table: ReportTable) -> str:
     """
     headings, widths = _columns(table)
     height = max(map(len, headings))
-    lines = [
-        _align(list(row), widths)
-        for row in zip(*([""] * (height - len(h)) + h for h in headings), strict=True)
-    ]
-    for group in table.groups:
-        title = [one_line(group.title)] if group.title else []
-        lines += [
-            "-" * _width(table),
-            *title,
-            *(_align(list(map(_mark, row)), widths) for row in group.rows),
-        ]
+    padded = ([""] * (height - len(lines)) + lines for lines in headings)
+    lines = [_align(row, widths) for row in zip(*padded, strict=True)]
+    for title, rows in table.texts(one_line, _decided):
+        lines.append("-" * _width(table))
+        lines += [title] if title else []
+        lines += (_align(row, widths) for row in rows)
     return "\n".join(lines)
 
 
@@ -167,21 +162,20 @@ def column_widths(table: ReportTable) -> list[int]:
     """Return the columns into which the lines of each heading should fit: the widest cell, at least
     `NARROW`.
     """
-    cells = zip(*([display_width(_mark(cell)) for cell in row] for row in table.rows), strict=True)
-    return [max(NARROW, *widths) for widths in cells]
+    rows = [row for _, rows in table.texts(one_line, _decided) for row in rows]
+    return [max(NARROW, *map(display_width, cells)) for cells in zip(*rows, strict=True)]
 
 
 def _columns(table: ReportTable) -> tuple[list[list[str]], list[int]]:
     """Return the lines of each heading, and the widths of the columns."""
+    rows = [row for _, rows in table.texts(one_line, _decided) for row in rows]
     headings = [
         break_heading(one_line(name), width)
         for name, width in zip(table.head, column_widths(table), strict=True)
     ]
-    cells = zip(*([display_width(_mark(cell)) for cell in row] for row in table.rows), strict=True)
-    return headings, [
-        max(*widths, *map(display_width, lines))
-        for widths, lines in zip(cells, headings, strict=True)
-    ]
+    columns = zip(headings, *rows, strict=True)
+    widths = [max(map(display_width, (*lines, *cells))) for lines, *cells in columns]
+    return headings, widths
 
 
 def _width(table: ReportTable) -> int:
@@ -189,8 +183,8 @@ def _width(table: ReportTable) -> int:
     return sum(widths) + GAP * (len(widths) - 1)
 
 
-def _mark(cell: ReportCell) -> str:
-    return one_line(cell.text) + (" *" if cell.mark == "decided" else "")
+def _decided(text: str) -> str:
+    return f"{text} *"
 
 
 def _align(cells: Sequence[str], widths: Sequence[int]) -> str:
