@@ -116,7 +116,11 @@ MUTANTS = (
         "removal-1",
         "finished rows leave, and the memory of the others keeps its place",
         REMOVAL,
-        (ROWS, "= memory.select(keep), state", "= memory.select(torch.arange(len(keep))), state"),
+        (
+            ROWS,
+            "memory = memory.select(keep)",
+            "memory = memory.select(torch.arange(len(keep)))",
+        ),
     ),
     mutant(
         "removal-2",
@@ -124,8 +128,8 @@ MUTANTS = (
         REMOVAL,
         (
             ROWS,
-            ", state.select(keep), progress",
-            ", state.select(torch.arange(len(keep))), progress",
+            "state = state.select(keep)",
+            "state = state.select(torch.arange(len(keep)))",
         ),
     ),
     mutant(
@@ -205,8 +209,8 @@ MUTANTS = (
         "generation/test_constraints.py::test_required_words_occur",
         (
             BEAM,
-            ", progress.select(rows.flatten())\n",
-            ", progress.select(rows.sort(1).values.flatten())\n",
+            "progress = progress.select(rows.flatten())",
+            "progress = progress.select(rows.sort(1).values.flatten())",
         ),
     ),
     mutant(
