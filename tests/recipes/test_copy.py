@@ -12,8 +12,16 @@ from dialog.errors import UserError
 from dialog.recipes.copy import copy_recipe
 from dialog.version import __version__
 
+COPIED = ("quickstart/transformer", "dailydialog/sankar2019/lstm")
 
-@pytest.mark.parametrize("name", shipped_recipes())
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in COPIED else pytest.param(name, marks=pytest.mark.endurance)
+        for name in shipped_recipes()
+    ],
+)
 def test_copy_composes_to_the_same_recipe_alone(name: str, tmp_path: Path) -> None:
     copied = compose(str(copy_recipe(name, tmp_path / "mine")))
     assert copied.recipe == compose(name).recipe

@@ -16,10 +16,11 @@ from dialog.cli import program
 from dialog.config.compose import compose, shipped_recipes
 
 CORPORA = Path(__file__).parents[1] / "data" / "corpora" / "samples"
-CORPUS_OF = {name: compose(name).recipe.data.corpus["name"] for name in shipped_recipes()}
-DAILYDIALOG = [name for name, corpus in CORPUS_OF.items() if corpus == "dailydialog"]
-BUILTIN = [name for name, corpus in CORPUS_OF.items() if corpus in ("builtin", "synthetic")]
-FROM_FILES = [name for name in CORPUS_OF if name not in BUILTIN]
+CORPORA_OF_FILES = ("crosswoz", "dailydialog", "multi30k", "selfdialogue", "taskmaster")
+"""Folders of recipes; those of other folders generate their dialogues."""
+FROM_FILES = [name for name in shipped_recipes() if name.partition("/")[0] in CORPORA_OF_FILES]
+DAILYDIALOG = [name for name in FROM_FILES if name.startswith("dailydialog/")]
+BUILTIN = [name for name in shipped_recipes() if name not in FROM_FILES]
 NOW = {"quickstart/lstm_bahdanau", "quickstart/transformer", "dailydialog/hred"}
 """Recipes that `make test` trains; all others have the same parts, and are endurance tests."""
 DIALOGUES = [
