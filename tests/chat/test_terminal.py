@@ -26,6 +26,7 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from dialog.chat.terminal import line_editor
+from dialog.cli import main
 
 ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[()][0AB]|\r")
 TIMEOUT = 40
@@ -240,11 +241,19 @@ def test_self_chat_is_printed_and_measured(trained: Callable[[str], Path]) -> No
         (["a"], "a is not a run folder"),
     ],
 )
-def test_wrong_arguments_are_one_line(arguments: list[str], message: str) -> None:
-    done = process("chat", *arguments)
-    assert (done.code, done.out) == (2, "")
-    assert done.err.startswith(f"dialog: {message}")
-    assert done.err.count("\n") == 1
+def test_wrong_arguments_are_one_line(
+    arguments: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["dialog", "chat", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    out, err = capsys.readouterr()
+    assert (ended.value.code, out) == (2, "")
+    assert err.startswith(f"dialog: {message}")
+    assert err.count("\n") == 1
 
 
 def test_a_closed_standard_input_is_one_line() -> None:

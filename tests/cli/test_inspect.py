@@ -1,4 +1,4 @@
-"""``dialog inspect`` as a real process, on a small corpus with planted faults."""
+"""``dialog inspect`` on a small corpus with planted faults."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from program import Done
 
 from dialog.cli.inspect import inspect
 from dialog.cli.options import check_new_file
@@ -43,39 +45,28 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def process(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [
-        sys.executable,
-        "-m",
-        "dialog",
-        "inspect",
-        "quickstart/transformer",
-        "data.corpus={name: jsonl}",
-    ]
-    return subprocess.run(
-        [*command, f"data.path={folder}", *arguments],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=120,
-    )
+@pytest.fixture
+def process(call: Callable[..., Done]) -> Callable[..., Done]:
+    """``process(folder, *arguments)``: inspect a corpus in this process."""
+    command = ["inspect", "quickstart/transformer", "data.corpus={name: jsonl}"]
+    return lambda folder, *arguments: call(*command, f"data.path={folder}", *arguments)
 
 
-def test_report_names_problems_and_advice(corpus: Path) -> None:
+def test_report_names_problems_and_advice(corpus: Path, process: Callable[..., Done]) -> None:
     done = process(corpus)
-    assert done.returncode == 0, done.stderr
-    assert "✗ Leaks between splits" in done.stdout
-    assert "data.filters=[{name: drop_leaking_dialogues}]" in done.stdout
-    assert "data.filters=[{name: drop_duplicates}]" in done.stdout
-    assert "\x1b" not in done.stdout
-    assert max(map(len, done.stdout.splitlines())) <= 110
+    assert done.code == 0, done.err
+    assert "✗ Leaks between splits" in done.out
+    assert "data.filters=[{name: drop_leaking_dialogues}]" in done.out
+    assert "data.filters=[{name: drop_duplicates}]" in done.out
+    assert "\x1b" not in done.out
+    assert max(map(len, done.out.splitlines())) <= 110
 
 
-def test_json_is_complete_and_reproducible(corpus: Path) -> None:
+def test_json_is_complete_and_reproducible(corpus: Path, process: Callable[..., Done]) -> None:
     first, second = process(corpus, "--json"), process(corpus, "--json", "--html", "page.html")
-    assert first.returncode == second.returncode == 0, first.stderr + second.stderr
-    found = json.loads(first.stdout)
-    assert found == json.loads(second.stdout)
+    assert first.code == second.code == 0, first.err + second.err
+    found = json.loads(first.out)
+    assert found == json.loads(second.out)
     assert found["splits"]["train"] == {"dialogues": 4, "turns": 8}
     findings = found["findings"]
     assert (findings["leak"]["test"]["leaked"], findings["leak"]["test"]["clean"]) == (
@@ -94,15 +85,17 @@ def test_json_is_complete_and_reproducible(corpus: Path) -> None:
     assert "On the big table ." in (corpus / "page.html").read_text(encoding="utf-8")
 
 
-def test_unreadable_files_are_reported_before_any_progress(corpus: Path) -> None:
+def test_unreadable_files_are_reported_before_any_progress(
+    corpus: Path, process: Callable[..., Done]
+) -> None:
     (corpus / "table.csv").write_text("speaker,text\nA,Hi\n", encoding="utf-8")
     done = process(corpus, "data.corpus={name: csv}", "data.path=table.csv")
-    assert (done.returncode, done.stdout) == (2, "")
-    (line,) = done.stderr.splitlines()
+    assert (done.code, done.out) == (2, "")
+    (line,) = done.err.splitlines()
     assert line.startswith("dialog: table.csv:1: no column 'dialogue' among speaker, text")
 
 
-def test_control_characters_are_escaped(corpus: Path) -> None:
+def test_control_characters_are_escaped(corpus: Path, process: Callable[..., Done]) -> None:
     hostile = "\x1b]0;x\x07\x7f\x9b31m\u202e\u2028 你好"
     row = {"id": hostile, "turns": [{"speaker": hostile, "text": hostile}] * 2}
     for split in ("train", "test"):
@@ -111,12 +104,11 @@ def test_control_characters_are_escaped(corpus: Path) -> None:
         )
     for arguments in (["--json"], []):
         done = process(corpus, "--no-tokens", *arguments)
-        assert done.returncode == 0, done.stderr
-        assert printable(done.stdout) == done.stdout
-        assert "你好" in done.stdout
+        assert done.code == 0, done.err
+        assert printable(done.out) == done.out
+        assert "你好" in done.out
         assert (
-            not arguments
-            or hostile in json.loads(done.stdout)["findings"]["leak"]["test"]["leaked"]
+            not arguments or hostile in json.loads(done.out)["findings"]["leak"]["test"]["leaked"]
         )
 
 
@@ -139,48 +131,52 @@ def test_needs_no_torch(corpus: Path) -> None:
     assert done.stdout.endswith("False\n")
 
 
-def test_malformed_records_are_counted_and_named(corpus: Path) -> None:
+def test_malformed_records_are_counted_and_named(
+    corpus: Path, process: Callable[..., Done]
+) -> None:
     with (corpus / "train.jsonl").open("a", encoding="utf-8") as file:
         file.write('{"turns": ["a", \n')
     done = process(corpus, "--json")
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)["findings"]
+    assert done.code == 0, done.err
+    found = json.loads(done.out)["findings"]
     assert found["records"]["train"]["malformed"] == 1
     assert "train.jsonl:5: not JSON" in found["records"]["first_malformed"][0]
     assert found["tokens"]["train"]["examples"] == 4
 
 
-def test_missing_token_statistics_are_a_finding(corpus: Path) -> None:
+def test_missing_token_statistics_are_a_finding(corpus: Path, process: Callable[..., Done]) -> None:
     (corpus / "validation.jsonl").write_text('{"turns": ["alone"]}\n', encoding="utf-8")
     done = process(corpus)
-    assert done.returncode == 0, done.stderr
-    assert re.search("! Tokens and truncation +not counted", done.stdout)
-    assert "the split validation gives no example" in " ".join(done.stdout.split())
-    assert "gives no example" not in done.stderr
+    assert done.code == 0, done.err
+    assert re.search("! Tokens and truncation +not counted", done.out)
+    assert "the split validation gives no example" in " ".join(done.out.split())
+    assert "gives no example" not in done.err
 
 
-def test_no_tokens_gives_no_finding(corpus: Path) -> None:
+def test_no_tokens_gives_no_finding(corpus: Path, process: Callable[..., Done]) -> None:
     done = process(corpus, "--json", "--no-tokens")
-    assert "tokens" not in json.loads(done.stdout)["findings"]
+    assert "tokens" not in json.loads(done.out)["findings"]
 
 
-def test_page_is_never_overwritten(corpus: Path) -> None:
+def test_page_is_never_overwritten(corpus: Path, process: Callable[..., Done]) -> None:
     (corpus / "page.html").write_text("mine")
     done = process(corpus, "--html", "page.html")
-    assert done.returncode == 2
-    assert done.stderr.startswith("dialog: page.html exists; choose another --html")
+    assert done.code == 2
+    assert done.err.startswith("dialog: page.html exists; choose another --html")
     assert (corpus / "page.html").read_text() == "mine"
 
 
 @pytest.mark.parametrize(
     "page", ["nowhere/x.html", "train.jsonl/x.html", f"{'x' * 300}.html"], ids=len
 )
-def test_page_path_is_checked_before_the_corpus_is_read(corpus: Path, page: str) -> None:
+def test_page_path_is_checked_before_the_corpus_is_read(
+    corpus: Path, page: str, process: Callable[..., Done]
+) -> None:
     done = process(corpus / "no corpus", "--html", page)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"dialog: {page}: cannot be written (")
-    assert done.stderr.endswith("); choose another --html\n")
-    assert done.stderr.count("\n") == 1
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"dialog: {page}: cannot be written (")
+    assert done.err.endswith("); choose another --html\n")
+    assert done.err.count("\n") == 1
 
 
 def test_check_of_a_page_path_leaves_no_file(tmp_path: Path) -> None:
@@ -210,18 +206,16 @@ def test_text_is_printed_if_the_page_fails(corpus: Path, monkeypatch: pytest.Mon
     assert "✗ Leaks between splits" in done.stdout
 
 
-def test_missing_corpus_is_one_line(corpus: Path) -> None:
+def test_missing_corpus_is_one_line(corpus: Path, process: Callable[..., Done]) -> None:
     done = process(corpus / "nowhere")
-    assert done.returncode == 2
-    assert "nowhere" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.code == 2
+    assert "nowhere" in done.err
+    assert "Traceback" not in done.err
 
 
-def test_unreadable_corpus_is_reported_once(corpus: Path) -> None:
+def test_unreadable_corpus_is_reported_once(corpus: Path, process: Callable[..., Done]) -> None:
     (corpus / "train.jsonl").unlink()
     done = process(corpus)
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith(
-        f"dialog: {corpus / 'train.jsonl'} does not exist"
-    )
-    assert done.stderr.count("does not exist") == 1
+    assert done.code == 2
+    assert done.err.splitlines()[-1].startswith(f"dialog: {corpus / 'train.jsonl'} does not exist")
+    assert done.err.count("does not exist") == 1
