@@ -4,7 +4,8 @@ results.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from string import Template
 
 from dialog.data.store.layout import ROLES
 from dialog.data.tokenizers.tokenizer import EOS, OTHER, SELF, UNK
@@ -23,6 +24,35 @@ CODE_NOTE = (
     ' pipeline answers chats: `pipeline("text-generation", model=FOLDER, ...)([{"role": "user",'
     ' "content": "Hi !"}])`.'
 )
+PROGRAM = Template("""\
+from tokenizers import Tokenizer
+$imports
+
+tokenizer = Tokenizer.from_file("tokenizer.json")
+tokenizer.encode_special_tokens = True  # "</s>" in a text is text
+
+
+$source_code
+
+
+context = ["Hi !", "Hello . How are you ?"]  # turns of two alternating speakers; the last one is\
+ answered
+source = source_ids(context)
+$usage
+print(tokenizer.decode(response))
+""")
+SOURCE_CODE = Template("""\
+def source_ids(context):
+    other, own, end = $other, $own, $end  # tokens that begin a turn, by its speaker, and end the\
+ source
+    turns, ids, roles = $turns, [], []
+    for place, turn in enumerate(turns):
+        role = other if (len(turns) - place) % 2 else own
+        tokens = tokenizer.encode($text, add_special_tokens=False).ids
+        ids += [role, *tokens]
+        roles += [role] * (1 + len(tokens))
+$truncation
+$result""")
 
 
 def card(run: Run, chosen: Format, parity: str) -> str:
@@ -47,7 +77,7 @@ def card(run: Run, chosen: Format, parity: str) -> str:
             " them to people. Licence and languages at the top of this card are those of the"
             " corpus, if it is a published one; else add them before you publish the card."
         ),
-        *([CODE_NOTE] if chosen.with_code else []),
+        CODE_NOTE if chosen.with_code else "",
         "## Generate a response",
         (
             f"After `pip install {' '.join(requirements(code))}`, in this"
@@ -58,99 +88,80 @@ def card(run: Run, chosen: Format, parity: str) -> str:
             f"{chosen.engine} compared with the original network: {parity}. `parity.json` has the"
             " versions."
         ),
-        *_results(results),
+        results_section(results),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def program(run: Run, chosen: Format) -> str:
     """Return the Python code of the card: from a context to a response, with `tokenizers` and the
     engine.
     """
-    usage = chosen.usage(run).splitlines()
-    imports = [line for line in usage if line.startswith(("import ", "from "))]
-    lines = [
-        "from tokenizers import Tokenizer",
-        *imports,
-        "",
-        'tokenizer = Tokenizer.from_file("tokenizer.json")',
-        'tokenizer.encode_special_tokens = True  # "</s>" in a text is text',
-        "",
-        "",
-        *source_code(run),
-        "",
-        "",
-        (
-            'context = ["Hi !", "Hello . How are you ?"]  # turns of two alternating speakers; the'
-            " last one is answered"
-        ),
-        "source = source_ids(context)",
-        *(line for line in usage if line and line not in imports),
-        "print(tokenizer.decode(response))",
-    ]
-    return "\n".join(lines) + "\n"
+    lines = [line for line in chosen.usage(run).splitlines() if line]
+    imports = [line for line in lines if is_import(line)]
+    return PROGRAM.substitute(
+        imports="\n".join(imports),
+        source_code=source_code(run),
+        usage="\n".join(line for line in lines if not is_import(line)),
+    )
+
+
+def is_import(line: str) -> bool:
+    """Return whether a line of code is an import statement."""
+    return line.startswith(("import ", "from "))
 
 
 def requirements(code: str) -> list[str]:
     """Return the distributions that a program imports."""
-    words = [line.split() for line in code.splitlines() if line.startswith(("import ", "from "))]
+    words = [line.split() for line in code.splitlines() if is_import(line)]
     packages = {name.partition(".")[0] for _, name, *_ in words}
     needed = {"dialog": {"dialog-seq2seq"}, CODE.removesuffix(".py"): {"torch", "transformers"}}
     return sorted(set().union(*(needed.get(package, {package}) for package in packages)))
 
 
-def source_code(run: Run) -> list[str]:
-    """Return the lines of `source_ids`, which lays a context out as in training; see
+def source_code(run: Run) -> str:
+    """Return the code of `source_ids`, which lays a context out as in training; see
     `data/store/layout.py`.
     """
     data = run.recipe.data
-    room = data.max_source if data.layout == ROLES else data.max_source + 2
-    text = "turn.strip()" if data.normalise else "turn"
-    last = (
-        "context"
-        if data.context_turns is None
-        else f"context[max(0, len(context) - {data.context_turns}) :]"
+    room = data.max_source
+    result = "    return ids"
+    if data.layout != ROLES:
+        room += 2  # the first role and the end token are removed again
+        result = (
+            f"    ids = [{UNK} if token in (other, own) else token for token in ids[1:-1]]\n"
+            f"    return ids or [{UNK}]"
+        )
+    turns = "context"
+    if data.context_turns is not None:
+        turns = f"context[max(0, len(context) - {data.context_turns}) :]"
+    return SOURCE_CODE.substitute(
+        other=OTHER,
+        own=SELF,
+        end=EOS,
+        turns=turns,
+        text="turn.strip()" if data.normalise else "turn",
+        truncation=truncation(data.silence, room),
+        result=result,
     )
-    return [
-        "def source_ids(context):",
-        (
-            f"    other, own, end = {OTHER}, {SELF}, {EOS}  # tokens that begin a turn, by its"
-            " speaker, and end the source"
-        ),
-        f"    turns, ids, roles = {last}, [], []",
-        "    for place, turn in enumerate(turns):",
-        "        role = other if (len(turns) - place) % 2 else own",
-        f"        tokens = tokenizer.encode({text}, add_special_tokens=False).ids",
-        "        ids += [role, *tokens]",
-        "        roles += [role] * (1 + len(tokens))",
-        *_truncation(data.silence, room),
-        *(
-            []
-            if data.layout == ROLES
-            else [f"    ids = [{UNK} if token in (other, own) else token for token in ids[1:-1]]"]
-        ),
-        "    return ids" if data.layout == ROLES else f"    return ids or [{UNK}]",
-    ]
 
 
-def _truncation(silence: str | None, room: int) -> list[str]:
+def truncation(silence: str | None, room: int) -> str:
     """Return the lines that keep the last tokens, behind a first turn that a corpus without one is
     read with.
     """
     if silence is None:
-        return [
-            f"    start = max(0, len(ids) - {room - 1})",
-            "    ids = [*roles[start : start + 1], *ids[start + 1 :], end]",
-        ]
-    return [
-        (
-            f"    before = [own, *tokenizer.encode({literal(silence)},"
-            f" add_special_tokens=False).ids][:{room // 2}]"
-        ),
-        "    before = before if len(context) % 2 == 0 else []",
-        f"    start = max(0, len(ids) - ({room - 1} - len(before)))",
-        "    ids = [*before, *roles[start : start + 1], *ids[start + 1 :], end]",
-    ]
+        return (
+            f"    start = max(0, len(ids) - {room - 1})\n"
+            "    ids = [*roles[start : start + 1], *ids[start + 1 :], end]"
+        )
+    return (
+        f"    before = [own, *tokenizer.encode({literal(silence)},"
+        f" add_special_tokens=False).ids][:{room // 2}]\n"
+        "    before = before if len(context) % 2 == 0 else []\n"
+        f"    start = max(0, len(ids) - ({room - 1} - len(before)))\n"
+        "    ids = [*before, *roles[start : start + 1], *ids[start + 1 :], end]"
+    )
 
 
 def literal(text: str) -> str:
@@ -158,15 +169,13 @@ def literal(text: str) -> str:
     return ascii(text).replace("`", "\\x60")
 
 
-def _results(results: Mapping[str, float]) -> Iterator[str]:
-    """Yield the section of the test split's results, if the exported weights and search have
-    any.
-    """
-    rows = [(metric_display(name), value) for name, value in results.items()]
-    if not rows:
-        return
-    lines = [
-        f"| {escape_markdown(display.label)} | {display.format(value)} |" for display, value in rows
-    ]
-    table = "\n".join(["| test split | |", "| --- | --- |", *lines])
-    yield f"## Results\n\nMeasured by dialog-seq2seq, with the run's search.\n\n{table}"
+def results_section(results: Mapping[str, float]) -> str:
+    """Return the section of the test split's results; empty without any."""
+    if not results:
+        return ""
+    lines = ["| test split | |", "| --- | --- |"]
+    for name, value in results.items():
+        display = metric_display(name)
+        lines.append(f"| {escape_markdown(display.label)} | {display.format(value)} |")
+    table = "\n".join(lines)
+    return f"## Results\n\nMeasured by dialog-seq2seq, with the run's search.\n\n{table}"

@@ -34,18 +34,18 @@ def find_format(name: str, *, with_code: bool = False) -> Format:
     Raises:
         UserError: an unknown format, a missing package, or a format that needs no code.
     """
-    extra, kind = lookup(FORMATS, name, "--format")
+    entry = lookup(FORMATS, name, "--format")
     if with_code and name != CODE_FORMAT:
         raise UserError(
             f"--with-code: --format {name} needs no code; it is for --format {CODE_FORMAT}"
         )
-    chosen: Format = getattr(import_module(f"dialog.export.formats.{name}"), kind)()
-    chosen.with_code = with_code
-    for package in chosen.packages:
+    for package in entry.packages:
         if find_spec(package) is None:
             raise UserError(
-                f"--format {name} needs {package}; run pip install 'dialog-seq2seq[{extra}]'"
+                f"--format {name} needs {package}; run pip install 'dialog-seq2seq[{entry.extra}]'"
             )
+    chosen: Format = getattr(import_module(f"dialog.export.formats.{name}"), entry.kind)()
+    chosen.with_code = with_code
     return chosen
 
 
@@ -82,10 +82,8 @@ def export(run: Run, name: str, output: Path, *, with_code: bool = False) -> Par
                 f"{output}: not written, since {chosen.engine} does not compute what the run does:"
                 f" {parity}"
             )
-        packages = {
-            "dialog-seq2seq": __version__,
-            **{name: version(name) for name in ("torch", *chosen.packages)},
-        }
+        packages = {"dialog-seq2seq": __version__}
+        packages |= {package: version(package) for package in ("torch", *FORMATS[name].packages)}
         write_text(partial / CARD, card(run, chosen, str(parity)))
         origin = {"run": display_name(run.folder), "format": name, "packages": packages}
         write_json(partial / PARITY, {**origin, **parity.to_dict()})

@@ -17,8 +17,7 @@ from typing import Any
 import torch
 
 from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, SELF, SPECIAL_TOKENS
-from dialog.export.format import Exported, Tokens
-from dialog.export.model_settings import learned_lengths
+from dialog.export.format import Exported, Tokens, learned_lengths, token_scores
 from dialog.models.seq2seq import Seq2Seq
 
 BATCHES = (1, 2, 7)
@@ -109,9 +108,8 @@ def measure_parity(model: Seq2Seq, exported: Exported, *, max_source: int, seed:
         longest_source=max(source_lengths),
         batches=BATCHES,
         tokens=len(differences),
-        largest_difference=max(
-            math.inf if math.isnan(difference) else difference for difference in differences
-        ),
+        # max() alone would skip a NaN
+        largest_difference=max(math.inf if math.isnan(value) else value for value in differences),
         tolerance=TOLERANCE,
         greedy_equal=outcomes[EQUAL],
         greedy_ties=outcomes[TIE],
@@ -140,10 +138,9 @@ def random_source(draw: random.Random, vocabulary: int, length: int) -> list[int
 def log_probabilities(model: Seq2Seq, source: Tokens, target: Tokens) -> list[float]:
     """Return log p(y_t | y_<t, source) of the network in nats, for a target without begin token."""
     sources = torch.tensor([source])
-    targets = torch.tensor([[BOS, *target]])
-    # [1, T, V]
-    logits = model(sources, torch.ones_like(sources, dtype=torch.bool), targets[:, :-1])
-    values: list[float] = logits.log_softmax(-1).gather(-1, targets[:, 1:, None]).flatten().tolist()
+    inputs = torch.tensor([[BOS, *target[:-1]]])
+    logits = model(sources, torch.ones_like(sources, dtype=torch.bool), inputs)  # [1, T, V]
+    [values] = token_scores(logits, [target])
     return values
 
 
@@ -163,9 +160,8 @@ def greedy_outcome(model: Seq2Seq, source: Tokens, response: Sequence[int], leng
         if place == len(response):
             return DIFFERENT
         if response[place] != best:
-            return (
-                TIE if float(scores[best] - scores[response[place]]) <= 2 * TOLERANCE else DIFFERENT
-            )
+            difference = float(scores[best] - scores[response[place]])
+            return TIE if difference <= 2 * TOLERANCE else DIFFERENT
         if best == EOS:
             break
         previous = best

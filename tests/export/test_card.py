@@ -47,7 +47,7 @@ def test_the_source_is_that_of_training(run: Run, context: list[str], **data: ob
     tokenizer = Tokenizer.from_str(run.tokenizer.json)
     tokenizer.encode_special_tokens = True
     names: dict[str, Any] = {"tokenizer": tokenizer}
-    exec("\n".join(source_code(changed)), names)  # the code that a user copies from the card
+    exec(source_code(changed), names)  # the code that a user copies from the card
     responder = changed.responder
     assert names["source_ids"](context) == responder.encode(responder.example(context))[0]
 

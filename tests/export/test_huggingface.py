@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedModel
+from transformers import GenerationConfig as TransformersGenerationConfig
 
 from dialog.analysis.attention.maps import attention_maps
 from dialog.config.schema import GenerationConfig
@@ -21,13 +22,10 @@ from dialog.errors import UserError
 from dialog.export import parity
 from dialog.export.card import program
 from dialog.export.export import export
+from dialog.export.format import padded, until_end
 from dialog.export.formats.huggingface import NETWORK, HuggingFaceFormat, write_own
-from dialog.export.formats.huggingface.engine import padded, until_end, without_progress_bars
-from dialog.export.formats.huggingface.generation import (
-    TOKENS,
-    generation_config,
-    generation_settings,
-)
+from dialog.export.formats.huggingface.engine import without_progress_bars
+from dialog.export.formats.huggingface.generation import TOKENS, generation_settings
 from dialog.export.formats.huggingface.network import DialogConfig, DialogForConditionalGeneration
 from dialog.generation.build import build_search
 from dialog.runs.run import Run
@@ -371,17 +369,9 @@ def test_settings_name_what_they_lack() -> None:
         == []
     )
     assert lacking(search=BEAM, repetition_penalty=1.2) == ["generation.repetition_penalty"]
-    assert lacking(
-        banned=["no"], required=["yes"], prefix="so", frequency_penalty=0.5, block_context_ngram=3
-    ) == [
-        *(
-            "generation.banned",
-            "generation.required",
-            "generation.prefix",
-            "generation.frequency_penalty",
-        ),
-        "generation.block_context_ngram",
-    ]
+    constraints: dict[str, Any] = {"banned": ["no"], "required": ["yes"], "prefix": "so"}
+    constraints |= {"frequency_penalty": 0.5, "block_context_ngram": 3}
+    assert {*lacking(**constraints)} == {f"generation.{key}" for key in constraints}
     assert lacking(search={**BEAM, "normalisation": "gnmt", "length_penalty": 0.0}) == []
     samplings = ({"candidates": 16}, {"top_k": 5, "top_p": 0.9}, {"min_p": 0.1, "typical_p": 0.9})
     others = ({**BEAM, "normalisation": "gnmt"}, {"name": "contrastive"})
@@ -473,7 +463,7 @@ def test_generation_config_does_not_change_parity(
     random_run: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = random_run()
-    write_own(run.model, tmp_path)
+    write_own(run.model, tmp_path, {})
     wrong = {
         **TOKENS,
         "num_beams": 3,
@@ -481,7 +471,7 @@ def test_generation_config_does_not_change_parity(
         "max_new_tokens": 2,
         "suppress_tokens": list(range(100)),
     }
-    generation_config(wrong).save_pretrained(str(tmp_path))
+    TransformersGenerationConfig(**wrong).save_pretrained(str(tmp_path))
     monkeypatch.setattr(parity, "GREEDY_LENGTH", 8)
     assert parity.measure_parity(run.model, HuggingFaceFormat().load(tmp_path), max_source=12).holds
 
@@ -490,7 +480,7 @@ def test_generation_config_does_not_change_parity(
 
 
 def test_no_code_that_a_folder_names_is_run(random_run: Runs, tmp_path: Path) -> None:
-    write_own(random_run().model, tmp_path)
+    write_own(random_run().model, tmp_path, {})
     path = tmp_path / "config.json"
     config = json.loads(path.read_text())
     for part in ("encoder", "decoder"):
@@ -509,7 +499,7 @@ def test_no_code_that_a_folder_names_is_run(random_run: Runs, tmp_path: Path) ->
 
 
 def test_missing_weights_are_an_error(random_run: Runs, tmp_path: Path) -> None:
-    write_own(random_run().model, tmp_path)
+    write_own(random_run().model, tmp_path, {})
     tensors = load_file(tmp_path / "model.safetensors")
     del tensors["network.decoder.readout.bias"]
     save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})

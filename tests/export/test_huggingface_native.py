@@ -23,9 +23,8 @@ from dialog.config.trust import trusted
 from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD
 from dialog.export.format import Tokens
 from dialog.export.formats.huggingface import HuggingFaceFormat
-from dialog.export.formats.huggingface.native import unsupported, write
+from dialog.export.formats.huggingface.native import unsupported, write_native
 from dialog.export.parity import TOLERANCE, log_probabilities, measure_parity
-from dialog.models.inference.ensemble import Ensemble
 from dialog.models.seq2seq import Seq2Seq, count_parameters
 from dialog.runs.run import Run
 
@@ -129,7 +128,7 @@ def exported(tmp_path: Path) -> Callable[[Run], Loaded]:
 
     def load(run: Run) -> Loaded:
         assert unsupported(run.model) == ""
-        write(run, tmp_path, {})
+        write_native(run, tmp_path, {})
         return Loaded(tmp_path)
 
     return load
@@ -407,10 +406,4 @@ def test_a_component_of_a_user_is_unsupported() -> None:
     assert (
         unsupported(meta_model(**both(positions=positions)))
         == f"model.encoder.positions is {positions['name']}"
-    )
-
-
-def test_an_ensemble_is_unsupported() -> None:
-    assert (
-        unsupported(Ensemble([meta_model(**both())] * 2)) == "the network is of the class Ensemble"
     )

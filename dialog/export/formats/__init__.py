@@ -1,13 +1,21 @@
 """One module or folder per export format.
 
-Read first: `ctranslate2/format.py`.
+Read first: `ctranslate2.py`.
 """
 
+from typing import NamedTuple
+
+
+class FormatEntry(NamedTuple):
+    """Format that can be chosen; its module, of the same name, is imported when it is used."""
+
+    kind: str  # class in the module
+    packages: tuple[str, ...]  # that the module imports, and whose versions are reported
+    extra: str  # installs the packages
+
+
 FORMATS = {
-    "huggingface": ("transformers", "HuggingFaceFormat"),
-    "ctranslate2": ("ctranslate2", "CTranslate2"),
-    "onnx": ("onnx", "Onnx"),
+    "huggingface": FormatEntry("HuggingFaceFormat", ("transformers",), "transformers"),
+    "ctranslate2": FormatEntry("CTranslate2", ("ctranslate2",), "ctranslate2"),
+    "onnx": FormatEntry("Onnx", ("onnxruntime", "onnx", "onnxscript"), "onnx"),
 }
-"""Extra and class of each format; the class is in the module of its name, which is imported when it
-is used.
-"""

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from dialog.config.components import Component
-from dialog.config.schema import GenerationConfig as Generation
+from dialog.config.schema import GenerationConfig
 from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD
-from dialog.export.model_settings import search_and_limits
+from dialog.export.format import lacking_limits, lacking_search, search_and_limits
 from dialog.generation.build import BANNED_TOKENS, build_search
 from dialog.generation.searches.beam import Beam
 from dialog.generation.searches.sampling import Sampling
-
-if TYPE_CHECKING:
-    from transformers import GenerationConfig
 
 TOKENS = {
     "pad_token_id": PAD,
@@ -32,7 +28,7 @@ class GenerationSettings(NamedTuple):
     lacking: list[str]  # for people
 
 
-def generation_settings(generation: Generation) -> GenerationSettings:
+def generation_settings(generation: GenerationConfig) -> GenerationSettings:
     """Translate the section ``generation`` of a recipe, as far as the definitions are the same.
 
     A response of transformers has at most ``max_length`` tokens, end token included, so one of
@@ -55,31 +51,19 @@ def generation_settings(generation: Generation) -> GenerationSettings:
         values["min_new_tokens"] = limits["min_length"]
     if limits["no_repeat_ngram"]:
         values["no_repeat_ngram_size"] = limits["no_repeat_ngram"]
-    lacking = [
-        f"generation.{key}"
-        for key in ("banned", "required", "prefix", "frequency_penalty")
-        if limits[key]
-    ]
-    # transformers would not let a response end with the tokens that end its source
-    if limits["block_context_ngram"]:
-        lacking.append("generation.block_context_ngram")
-    if limits["repetition_penalty"] != 1:
-        # there transformers divides log-probabilities, not logits
-        if chosen.values.get("num_beams", 1) > 1:
-            lacking.append("generation.repetition_penalty")
-        else:
+    # block_context_ngram is no `encoder_no_repeat_ngram_size`: with that, a response could not end
+    # with the tokens that end its source
+    supported = ["min_length", "max_length", "no_repeat_ngram"]
+    if values["num_beams"] == 1:  # a beam search divides log-probabilities, not logits
+        supported.append("repetition_penalty")
+        if limits["repetition_penalty"] != 1:
             values["repetition_penalty"] = limits["repetition_penalty"]
-    return GenerationSettings(values, [*chosen.lacking, *lacking])
+    return GenerationSettings(values, [*chosen.lacking, *lacking_limits(limits, supported)])
 
 
 def greedy(search: Component) -> GenerationSettings:
     """Greedy search, also in place of a search that transformers does not have."""
-    other = (
-        []
-        if search["name"] == "greedy"
-        else [f"generation.search {search['name']}, here greedy search"]
-    )
-    return GenerationSettings({"do_sample": False, "num_beams": 1}, other)
+    return GenerationSettings({"do_sample": False, "num_beams": 1}, lacking_search(search))
 
 
 def beam(search: Beam) -> GenerationSettings:
@@ -125,10 +109,3 @@ def sampling(search: Sampling) -> GenerationSettings:
             " one draw"
         )
     return GenerationSettings(values, lacking)
-
-
-def generation_config(values: Mapping[str, Any]) -> GenerationConfig:
-    """Return transformers' object of these arguments."""
-    from transformers import GenerationConfig
-
-    return GenerationConfig(**values)

@@ -11,16 +11,17 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import onnxruntime  # type: ignore[import-untyped]  # it has no annotations
+import torch
 
-from dialog.data.tokenizers.tokenizer import BOS, PAD
-from dialog.export.format import Tokens, until_end
+from dialog.data.tokenizers.tokenizer import BOS
+from dialog.export.format import Tokens, padded, token_scores, until_end
 from dialog.export.formats.onnx.networks import NEXT
 from dialog.export.formats.onnx.writing import DESCRIPTION, ENCODER, STEP
 from dialog.json_files import read_json
 
 Tensors = dict[str, npt.NDArray[np.generic]]
-WARNINGS = 3
-"""Severity of messages that ONNX Runtime prints: errors."""
+ERRORS = 3
+"""Severity from which on ONNX Runtime prints messages."""
 
 
 class OnnxModel:
@@ -35,17 +36,12 @@ class OnnxModel:
     def log_probabilities(
         self, sources: Sequence[Tokens], targets: Sequence[Tokens]
     ) -> list[list[float]]:
-        """Return log p(y_t | y_<t, source) in nats of each token of each target."""
+        """Return log p(y_t | y_<t, source) in nats of each token of each target, in float64."""
         tensors = self.start(sources)
-        tokens = padded([[BOS, *target[:-1]] for target in targets])  # [B, T]
-        logits = []
-        for inputs in [tokens] if self.several_tokens else np.split(tokens, tokens.shape[1], 1):
-            result = self.advance(inputs, tensors)
-            logits.append(result["logits"])
-        scores = log_softmax(np.concatenate(logits, 1))  # [B, T, V]
-        return [
-            scores[row, range(len(target)), target].tolist() for row, target in enumerate(targets)
-        ]
+        tokens = padded([[BOS, *target[:-1]] for target in targets])[0].numpy()  # [B, T]
+        parts = [tokens] if self.several_tokens else np.split(tokens, tokens.shape[1], 1)
+        logits = [self.advance(part, tensors)["logits"] for part in parts]
+        return token_scores(torch.from_numpy(np.concatenate(logits, 1)).double(), targets)
 
     def greedy(self, sources: Sequence[Tokens], length: int) -> list[list[int]]:
         """Return the most probable token, step by step, up to the end token; ended rows are
@@ -62,10 +58,8 @@ class OnnxModel:
 
     def start(self, sources: Sequence[Tokens]) -> Tensors:
         """Return the tensors of memory and first state."""
-        source = padded(sources)  # [B, S]
-        lengths = np.array([len(tokens) for tokens in sources])
-        mask = np.arange(source.shape[1]) < lengths[:, None]  # [B, S]
-        return run(self.encoder, {"source": source, "mask": mask})
+        source, mask = padded(sources)  # [B, S]
+        return run(self.encoder, {"source": source.numpy(), "mask": mask.numpy()})
 
     def advance(self, tokens: npt.NDArray[np.int64], tensors: Tensors) -> Tensors:
         """Return logits [B, T, V] and maps for tokens [B, T], and replace the state in
@@ -79,7 +73,7 @@ class OnnxModel:
 def session(path: Path) -> onnxruntime.InferenceSession:
     """Open a file on one thread."""
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = WARNINGS
+    options.log_severity_level = ERRORS
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
@@ -88,17 +82,3 @@ def run(network: onnxruntime.InferenceSession, inputs: Tensors) -> Tensors:
     """Return all outputs by name."""
     names = [output.name for output in network.get_outputs()]
     return dict(zip(names, network.run(names, inputs), strict=True))
-
-
-def padded(rows: Sequence[Tokens]) -> npt.NDArray[np.int64]:
-    """Return rows of tokens padded on the right [B, S]."""
-    length = max(map(len, rows))
-    return np.array([[*row, *[PAD] * (length - len(row))] for row in rows], dtype=np.int64)
-
-
-def log_softmax(logits: npt.NDArray[np.generic]) -> npt.NDArray[np.float64]:
-    """Return log-probabilities [B, T, V], computed in float64."""
-    exact = logits.astype(np.float64)
-    shifted = exact - exact.max(-1, keepdims=True)
-    result: npt.NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
-    return result

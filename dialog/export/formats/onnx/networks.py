@@ -1,4 +1,10 @@
-"""The two networks that are exported, with flat inputs and outputs.
+"""The two networks that are exported, with flat inputs and outputs: the tensors of memory and state
+by name.
+
+torch.export traces the sizes of inputs as free numbers, but not sizes that are computed from data,
+such as the number of turns of a hierarchical encoder. So it is traced with an input ``grid``
+[U, L], and a further output computes [U, L] from the source; `writing.py` then replaces the input
+by a tensor of that shape.
 
 Shapes: B rows, S source tokens, T target tokens, H heads, V vocabulary, U turns, L tokens of the
     longest turn.
@@ -6,20 +12,28 @@ Shapes: B rows, S source tokens, T target tokens, H heads, V vocabulary, U turns
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
-from dialog.export.formats.onnx.tensors import Structure, named
-from dialog.export.formats.onnx.turns import turn_shape
+from dialog.models.contracts import Memory, State
+from dialog.models.hierarchical import Fold, turn_numbers
 from dialog.models.recurrent import LuongDecoder, PlainDecoder
-from dialog.models.seq2seq import Seq2Seq
+from dialog.models.seq2seq import Seq2Seq, SourceMemory
+from dialog.models.state import Rows
 from dialog.models.transformer import TransformerDecoder
+from dialog.models.transformer.cache import Claim, Extension, SelfAttentionState
 
 NEXT = "next_"
 """Prefix of a tensor of the new state; its name as an input follows."""
 MAP = "attention."
 """Prefix of a cross-attention map; the name of its module follows."""
+PAIR = ("keys", "values")
+"""Names of the two tensors of a layer, which are a tuple in a tuple."""
+Path = tuple[str | int, ...]
 
 
 class EncoderNetwork(nn.Module):
@@ -36,7 +50,7 @@ class EncoderNetwork(nn.Module):
         """Map source [B, S] and mask [B, S] (True = real) to the tensors of these names.
 
         A ``grid`` [U, L] tells a hierarchical encoder the sizes U and L; the last output then
-        computes them from the source: see `turns.py`.
+        computes them from the source.
         """
         shape = None if grid is None else (grid.shape[0], grid.shape[1])
         tensors = Structure(*self.model.start(source, mask, turn_shape=shape)).tensors()
@@ -88,6 +102,16 @@ class StepNetwork(nn.Module):
         }
 
 
+def turn_shape(
+    source: Tensor, mask: Tensor, turn_tokens: tuple[int, ...], shape: tuple[int, int]
+) -> Tensor:
+    """Return [U, L] for sources [B, S] with mask [B, S]; ``shape`` is the same, as numbers that are
+    traced.
+    """
+    fold = Fold.of(turn_numbers(source, turn_tokens), mask, shape)
+    return torch.stack([fold.turns.max(), fold.places.max()]) + 1
+
+
 def steps_any_length(model: Seq2Seq) -> bool:
     """Return whether a step of T tokens is one computation; else it is a loop, which an export
     would unroll.
@@ -96,3 +120,93 @@ def steps_any_length(model: Seq2Seq) -> bool:
     if isinstance(decoder, LuongDecoder):
         return not decoder.input_feeding and not getattr(decoder.attention, "is_stateful", False)
     return isinstance(decoder, PlainDecoder | TransformerDecoder)
+
+
+class ExactState(SelfAttentionState):
+    """State whose buffers are full: a step concatenates, and copies no room for later tokens."""
+
+    def extended(self, tokens: int) -> Extension:
+        """Return the places of the next T tokens, which end the new buffers."""
+        return Extension(self.length, self.length + tokens, self.length + tokens, None)
+
+
+class Structure(NamedTuple):
+    """Memory and state of a network, whose tensors can be replaced."""
+
+    memory: SourceMemory
+    state: State
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the tensors by their names; tensors without content [.., 0] are left out."""
+        return {
+            "memory.tokens": self.memory.tokens,
+            **named(self.memory.decoder, "memory"),
+            **named(self.state, "state"),
+        }
+
+    def filled(self, tensors: Mapping[str, Tensor], rows: int) -> tuple[Memory, State]:
+        """Return memory and state of B rows that have these tensors."""
+        fill = Filling(tensors, rows)
+        memory = SourceMemory(tensors["memory.tokens"], fill(self.memory.decoder, ("memory",)))
+        return memory, fill(self.state, ("state",))
+
+
+def named(tree: Any, name: str) -> dict[str, Tensor]:
+    """Return the tensors of a bundle, by names that begin with ``name``."""
+    return {_name(path): tensor for path, tensor in _leaves(tree, (name,)) if tensor.shape[-1]}
+
+
+def _name(path: Path) -> str:
+    pairs = zip(("", *path), path, strict=False)
+    words = (
+        PAIR[part] if isinstance(part, int) and isinstance(before, int) else str(part)
+        for before, part in pairs
+    )
+    return ".".join(words)
+
+
+def _branches(tree: Any) -> dict[str | int, Any]:
+    """Return the tensors, tuples and bundles directly inside a tuple or a bundle."""
+    values = (
+        dict(enumerate(tree))
+        if isinstance(tree, tuple)
+        else {i.name: getattr(tree, i.name) for i in fields(tree)}
+    )
+    return {
+        label: branch
+        for label, branch in values.items()
+        if isinstance(branch, Tensor | tuple | Rows)
+    }
+
+
+def _leaves(tree: Any, path: Path) -> Iterator[tuple[Path, Tensor]]:
+    if isinstance(tree, Tensor):
+        yield path, tree
+    else:
+        for label, branch in _branches(tree).items():
+            yield from _leaves(branch, (*path, label))
+
+
+class Filling(NamedTuple):
+    """Replaces the tensors of a tree by those of the same name."""
+
+    tensors: Mapping[str, Tensor]
+    rows: int
+
+    def __call__(self, tree: Any, path: Path) -> Any:
+        """Return a tree of the same structure; tensors without content are new."""
+        if isinstance(tree, Tensor):
+            return (
+                self.tensors[_name(path)]
+                if tree.shape[-1]
+                else tree.new_zeros(self.rows, *tree.shape[1:])
+            )
+        branches = {
+            label: self(branch, (*path, label)) for label, branch in _branches(tree).items()
+        }
+        if isinstance(tree, tuple):
+            return tuple(branches.values())
+        if isinstance(tree, SelfAttentionState):
+            length = branches["layers"][0][0].shape[2]
+            return ExactState(branches["layers"], length, Claim(length))
+        return replace(tree, **{str(label): branch for label, branch in branches.items()})

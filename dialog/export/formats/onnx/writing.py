@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from onnxscript import INT64, ir, opset20
 from torch import Tensor, nn
 
 from dialog.atomic import write_json
@@ -25,10 +26,9 @@ from dialog.export.formats.onnx.networks import (
     NEXT,
     EncoderNetwork,
     StepNetwork,
+    Structure,
     steps_any_length,
 )
-from dialog.export.formats.onnx.tensors import Structure
-from dialog.export.formats.onnx.turns import GRID, SHAPE, TRANSLATIONS, compute_turn_shape
 from dialog.models.seq2seq import Seq2Seq
 
 ENCODER = "encoder.onnx"
@@ -43,6 +43,9 @@ OTHER_SIZES = (3, 6, 4)
 DIMENSIONS = dict(zip(SIZES, ("batch", "source", "past"), strict=True))
 TOKENS = 7
 """T of the example."""
+GRID = "grid"
+SHAPE = "turn_shape"
+"""Names of the additional input and output of a hierarchical encoder."""
 REGISTRATION = "torch.onnx._internal.exporter._registration"
 """Logger that warns about operators of torchvision, if that is not installed."""
 WARNINGS = ("# The axis name: .* will not be used", ".*isinstance.treespec, LeafSpec")
@@ -121,6 +124,19 @@ def write_encoder(model: Seq2Seq, path: Path, names: list[str]) -> None:
     save(program, path)
 
 
+def compute_turn_shape(program: torch.onnx.ONNXProgram) -> None:
+    """Replace the input ``grid`` by a tensor of the computed shape."""
+    graph = program.model.graph
+    grid = next(value for value in graph.inputs if value.name == GRID)
+    shape = next(value for value in graph.outputs if value.name == SHAPE)
+    node = ir.Node("", "ConstantOfShape", [shape])
+    ir.convenience.replace_all_uses_with(grid, node.outputs[0])
+    graph.inputs.remove(grid)
+    graph.outputs.remove(shape)
+    graph.append(node)
+    graph.sort()
+
+
 def example(model: Seq2Seq, sizes: tuple[int, int, int]) -> tuple[Structure, dict[str, Tensor]]:
     """Return the structure and tensors of memory and state of B rows with S source tokens, after T'
     target tokens.
@@ -164,7 +180,8 @@ def translated(
         input_names=inputs,
         output_names=outputs,
         opset_version=OPSET,
-        custom_translation_table=TRANSLATIONS,
+        # torch.onnx lacks it
+        custom_translation_table={torch.ops.aten.cummax.default: cummax},
         # its rules drop the addition of 1e-30 in a pointer head; ONNX Runtime optimizes by itself
         optimize=False,
         verbose=False,
@@ -172,6 +189,20 @@ def translated(
     if program is None or [value.name for value in program.model.graph.outputs] != outputs:
         raise RuntimeError(f"torch.onnx did not return the outputs {', '.join(outputs)}")
     return program
+
+
+def cummax(values: INT64, dim: int) -> tuple[Any, Any]:
+    """Translate ``values.cummax(1)`` of numbers from 0 on [B, S], as `Fold` uses it; its indices
+    are not used.
+    """
+    op: Any = opset20
+    assert dim == 1
+    length = op.Shape(values, start=1, end=2)
+    square = op.Expand(op.Constant(value_ints=[1]), op.Concat(length, length, axis=0))
+    earlier = op.Trilu(square, upper=0)  # [S, S]
+    rows = op.Unsqueeze(values, op.Constant(value_ints=[1]))  # [B, 1, S]
+    largest = op.ReduceMax(op.Mul(rows, earlier), op.Constant(value_ints=[2]), keepdims=0)  # [B, S]
+    return largest, largest
 
 
 def save(program: torch.onnx.ONNXProgram, path: Path) -> None:
