@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 import dialog
+from dialog.atomic import folder_lock
 from dialog.cli.verify import verify as verb
 from dialog.comparison.grid.contenders import responses_contender
 from dialog.data.reading.files import sha256
@@ -201,7 +202,7 @@ def test_a_kill_leaves_no_mixture_of_two_evaluations(tmp_path: Path) -> None:
 def test_a_failed_evaluation_leaves_no_old_metrics(
     copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They would stand beside new responses."""
+    """They would stand beside new responses; what a killed one has left is removed later."""
 
     def failing(*_: object) -> None:
         raise ZeroDivisionError
@@ -213,5 +214,11 @@ def test_a_failed_evaluation_leaves_no_old_metrics(
     assert not (copied / "evaluation" / "test" / "metrics.json").exists()
     assert states(copied) == {}
     monkeypatch.undo()
-    evaluate(dialog.load(copied), "test", quiet=True)
+    left = [copied / "evaluation" / f".responses.jsonl.{name}.partial" for name in ("a", "b")]
+    for folder in left:
+        folder.mkdir()
+        (folder / "responses.jsonl").write_text("{}\n")
+    with folder_lock(left[1]):  # another evaluation, whose process lives
+        evaluate(dialog.load(copied), "test", quiet=True)
+    assert [folder.exists() for folder in left] == [False, True]
     assert set(states(copied).values()) == {"intact"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dialog.analysis.measured import RESPONSES, STATISTICS, write_statistics
-from dialog.atomic import beside, rename, sync, write_json
+from dialog.atomic import naming, partial_folder, rename, sync, write_json
 from dialog.build import build_job
 from dialog.config.trust import FULL_TRUST
 from dialog.errors import UserError, section
@@ -105,10 +105,14 @@ def evaluate(
     if run.trust != FULL_TRUST:
         check_links(run.folder, evaluations.name)
     evaluations.mkdir(exist_ok=True)
+    responses = evaluations / RESPONSES
     with (
         ProgressBars(quiet=quiet or bool(rank())) as bars,
-        beside(evaluations / RESPONSES) as partial,
+        naming(responses),
+        # removes what a killed evaluation has left
+        partial_folder(responses) as work,
     ):
+        partial = work / RESPONSES
         answers = evaluator.answers(
             chain(first, stream),
             aligned,
