@@ -17,13 +17,14 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from dialog.errors import UserError
+from dialog.escaping import printable
 from dialog.generation.chosen_search import draws
 from dialog.generation.responder import Candidate
-from dialog.report.drawing.attention.page import attention_page
+from dialog.report.drawing.attention.page import attention_page, page_sources
+from dialog.report.page import joined, render_page
 from dialog.runs.run import Run
 from dialog.serving.gatekeeper import HEALTH, Gatekeeper, read_body
 from dialog.serving.openapi import openapi
-from dialog.serving.page import chat_page
 from dialog.serving.replies import (
     END_OF_STREAM,
     Health,
@@ -41,6 +42,7 @@ from dialog.serving.replies import (
 from dialog.serving.requests import AttentionRequest, ChatRequest, first_error, selected_search
 from dialog.serving.worker import Answer, Call, Generation, Worker
 
+PACKAGE = "dialog.serving"
 DEADLINE = 60.0
 """Seconds that a request waits for its response, or a stream for its first piece."""
 MOST_RESPONSE_TOKENS = 256
@@ -230,6 +232,22 @@ class Service:
             yield END_OF_STREAM
 
         return StreamingResponse(events(), media_type="text/event-stream")
+
+
+def chat_page(name: str, *, needs_key: bool) -> str:
+    """Return the web page of a model; it shows all texts of a chat as text, never as HTML.
+
+    The attention maps are in a sandboxed frame without an origin.
+    """
+    return render_page(
+        PACKAGE,
+        "page.html.j2",
+        {"name": printable(name), "needs_key": needs_key},
+        scripts=("page.js",),
+        style=joined(PACKAGE, ("page.css",)),
+        framed=[page_sources()],
+        connects=True,
+    )
 
 
 async def cancel_when_left(request: Request, job: Generation | Call) -> None:

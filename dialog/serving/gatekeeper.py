@@ -140,10 +140,8 @@ async def read_body(request: Request) -> bytes:
     Raises:
         RequestError: it is not declared as JSON, or longer than `MOST_BYTES`.
     """
-    if (
-        request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        != "application/json"
-    ):
+    media_type, _, _ = request.headers.get("content-type", "").partition(";")
+    if media_type.strip().lower() != "application/json":
         raise RequestError(415, "send JSON, with `Content-Type: application/json`")
     body = bytearray()
     async for piece in request.stream():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -34,16 +35,22 @@ KINDS = (
     ModelList,
 )
 PAGE: dict[str, Any] = {"text/html": {"schema": {"type": "string"}}}
-FAILURES = {"401": "no key", "403": "other host or origin", "503": "too many connections"}
-POST_FAILURES = {
+NAME = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
+FAILURES = {
     "400": "invalid request",
+    "401": "no key",
+    "403": "other host or origin",
     "404": "unknown model",
+    "409": "no maps",
     "413": "body too long",
     "415": "not declared as JSON",
     "429": "too many requests wait",
     "500": "failure",
     "503": "too many connections, or no response in time",
 }
+OF_ALL = ("401", "403", "503")
+OF_POST = (*OF_ALL, "400", "404", "413", "415", "429", "500")
+"""Failures of all routes but the state of the service, and of those that the worker serves."""
 
 
 def openapi(name: str, generation: GenerationConfig) -> dict[str, Any]:
@@ -56,36 +63,39 @@ def openapi(name: str, generation: GenerationConfig) -> dict[str, Any]:
     _, described = TypeAdapter.json_schemas(adapters, ref_template=f"{SCHEMAS}{{model}}")
     schemas = described["$defs"]
     schemas[ChatRequest.__name__] |= _limits_of_n(generation)
-    itself = {
-        "application/json": {"schema": {"type": "object", "required": ["openapi", "info", "paths"]}}
-    }
-    completions = _json(Completion) | {
-        "text/event-stream": {"schema": {"anyOf": list(map(_reference, EVENTS))}}
-    }
+    itself = {"schema": {"type": "object", "required": ["openapi", "info", "paths"]}}
+    completions = _json(Completion)
+    completions["text/event-stream"] = {"schema": {"anyOf": [_reference(kind) for kind in EVENTS]}}
     maps = _json(ResponseMaps) | PAGE
+    gets = {
+        "/": _operation("Web page", PAGE),
+        "/healthz": _operation("State of the service", _json(Health), ("403",)),
+        "/openapi.json": _operation("This description", {"application/json": itself}),
+        "/v1/models": _operation("List of the model", _json(ModelList)),
+        "/v1/models/{name}": _operation(
+            "The model of a name", _json(ModelEntry), (*OF_ALL, "404"), parameters=[NAME]
+        ),
+    }
+    posts = {
+        "/v1/chat/completions": _operation(
+            "Response to the last message, in OpenAI's format",
+            completions,
+            OF_POST,
+            requestBody={"required": True, "content": _json(ChatRequest)},
+        ),
+        "/attention": _operation(
+            "Attention maps of a response",
+            maps,
+            (*OF_POST, "409"),
+            requestBody={"required": True, "content": _json(AttentionRequest)},
+        ),
+    }
+    paths = {path: {"get": operation} for path, operation in gets.items()}
+    paths |= {path: {"post": operation} for path, operation in posts.items()}
     return {
         "openapi": "3.1.0",
         "info": {"title": f"dialog: {name}", "version": __version__},
-        "paths": {
-            "/": {"get": _operation("Web page", PAGE)},
-            "/healthz": {
-                "get": _operation("State of the service", _json(Health), {"403": FAILURES["403"]})
-            },
-            "/openapi.json": {"get": _operation("This description", itself)},
-            "/v1/models": {"get": _operation("List of the model", _json(ModelList))},
-            "/v1/models/{name}": {
-                "get": _named(_operation("The model of a name", _json(ModelEntry)))
-            },
-            "/v1/chat/completions": {
-                "post": _reads(
-                    ChatRequest,
-                    _operation("Response to the last message, in OpenAI's format", completions),
-                )
-            },
-            "/attention": {
-                "post": _reads(AttentionRequest, _operation("Attention maps of a response", maps))
-            },
-        },
+        "paths": paths,
         "components": {
             "schemas": schemas,
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
@@ -114,31 +124,13 @@ def _limits_of_n(generation: GenerationConfig) -> dict[str, Any]:
 
 
 def _operation(
-    summary: str, content: dict[str, Any], failures: dict[str, str] = FAILURES
+    summary: str, content: dict[str, Any], failures: Sequence[str] = OF_ALL, **more: Any
 ) -> dict[str, Any]:
+    """Return a route with its successful response, its failures by status, and ``more`` fields."""
     responses = {"200": {"description": "success", "content": content}}
-    return {"summary": summary, "responses": responses | _failures(failures)}
-
-
-def _failures(failures: dict[str, str]) -> dict[str, Any]:
-    return {
-        status: {"description": text, "content": _json(ErrorReply)}
-        for status, text in failures.items()
-    }
-
-
-def _reads(body: type, operation: dict[str, Any]) -> dict[str, Any]:
-    """Add the body of a request."""
-    failures = _failures(POST_FAILURES | ({} if body is ChatRequest else {"409": "no maps"}))
-    required = {"required": True, "content": _json(body)}
-    return {**operation, "requestBody": required, "responses": operation["responses"] | failures}
-
-
-def _named(operation: dict[str, Any]) -> dict[str, Any]:
-    """Add the name of a model as a part of the path."""
-    parameter = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
-    responses = operation["responses"] | _failures({"404": "unknown model"})
-    return {**operation, "parameters": [parameter], "responses": responses}
+    for status in failures:
+        responses[status] = {"description": FAILURES[status], "content": _json(ErrorReply)}
+    return {"summary": summary, "responses": responses, **more}
 
 
 def _json(kind: type) -> dict[str, Any]:

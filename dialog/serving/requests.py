@@ -203,10 +203,8 @@ def selected_search(generation: GenerationConfig, request: ChatRequest) -> Compo
     """
     section = asdict(generation)
     search = _search(section.pop("search"), request)
-    limits = [
-        limit for limit in (request.max_tokens, request.max_completion_tokens) if limit is not None
-    ]
-    section["max_length"] = min([section["max_length"], *limits])
+    limits = set_fields(request, ("max_tokens", "max_completion_tokens"))
+    section["max_length"] = min([section["max_length"], *limits.values()])
     section["min_length"] = min(section["min_length"], section["max_length"])
     return {**search, **section, **set_fields(request, CONSTRAINT_FIELDS)}
 

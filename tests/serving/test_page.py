@@ -16,8 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from dialog.runs.run import Run
-from dialog.serving.app import Service
-from dialog.serving.page import chat_page
+from dialog.serving.app import Service, chat_page
 
 STEPS = """
 <script>
