@@ -93,6 +93,7 @@ def growth(mode: str, cache: Path) -> float:
 
 
 # oneDNN caches such kernels only with bfloat16 in hardware; memory is read from Linux's /proc
+@pytest.mark.endurance
 @pytest.mark.skipif(
     not (sys.platform.startswith("linux") and has_bfloat16("cpu")),
     reason="needs Linux and a CPU with bfloat16",
