@@ -151,8 +151,9 @@ class Seq2Seq(nn.Module):
         self.head = build(HEADS, head, vocabulary=vocabulary, size=embedding_size, tied=tied_to)
         if self.head.points and self.decoder.pointer is None:
             raise ValueError(
-                f"head {head['name']!r} points with the decoder's attention, but the decoder has"
-                " none; set model.decoder.attention"
+                f"head {head['name']!r} points with the decoder's attention to the source, but the"
+                " decoder has none; set model.decoder.attention or cross_attention, or use another"
+                " head or decoder"
             )
         self.turn_tokens = tuple(turn_tokens)
         self.arguments: dict[str, Any] = plain(

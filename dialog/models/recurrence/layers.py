@@ -33,8 +33,11 @@ class MixerEncoderLayer(nn.Module):
         super().__init__()
         directions = 1 if causal else 2
         total = width or settings.input_size
-        if total % directions:
-            raise ValueError(f"width {total} must be even for two directions")
+        if not causal and (total % 2 or (settings.heads > 1 and settings.heads % 2)):
+            raise ValueError(
+                f"width {total} and heads {settings.heads} must be even for two directions; set"
+                " causal to true for one"
+            )
         self.mixers = nn.ModuleList(
             build(
                 MIXERS,

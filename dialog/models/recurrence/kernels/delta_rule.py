@@ -52,7 +52,7 @@ class DeltaRule(Recurrence):
         """Advance by T tokens; padding has decay 1 and rate 0."""
         query, key, value, log_decay, rate = signals
         count = query.shape[1]
-        size = min(self.tokens, count)
+        size = self.size(count)
         query, key, value = (split(each, size) for each in (query, key, value))
         elapsed = split(masked(log_decay, mask), size).cumsum(-1)  # a [B, H, N, C]
         rate = split(masked(rate, mask), size).unsqueeze(-1)  # [B, H, N, C, 1]
@@ -117,7 +117,7 @@ class VectorDeltaRule(Recurrence):
         """Advance by T tokens; padding has decay 1, key 0 and b = 0."""
         query, key, value, log_decay, towards, along = signals
         count = query.shape[1]
-        size = min(self.tokens, count)
+        size = self.size(count)
         query, value, towards = (split(each, size) for each in (query, value, towards))
         key, log_decay, along = (
             split(masked(each, mask), size) for each in (key, log_decay, along)

@@ -36,7 +36,7 @@ class Recurrence(ABC):
     def __init__(self, chunk: int = 64) -> None:
         if chunk < 1:
             raise ValueError(f"chunk must be at least 1, not {chunk}")
-        self.tokens = chunk
+        self.longest = chunk
 
     @abstractmethod
     def start(self, signals: Signals) -> Memory:
@@ -50,9 +50,16 @@ class Recurrence(ABC):
     def chunk(
         self, signals: Signals, memory: Memory = (), mask: Tensor | None = None
     ) -> tuple[Tensor, Memory]:
-        """Advance by T tokens, mask [B, T] (True = real), in chunks of `tokens`; return outputs
-        [B, T, ...] and the memory after each row's real tokens.
+        """Advance by T tokens, mask [B, T] (True = real); return outputs [B, T, ...] and the memory
+        after each row's real tokens.
         """
+
+    def size(self, tokens: int) -> int:
+        """Return the size of the chunks into which T tokens are split: equal ones, of at most
+        `longest`, so that little is filled up.
+        """
+        number = -(-tokens // self.longest)
+        return -(-tokens // number)
 
     def run(
         self, signals: Signals, memory: Memory = (), mask: Tensor | None = None

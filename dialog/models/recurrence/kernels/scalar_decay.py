@@ -50,7 +50,7 @@ class ScalarDecay(Recurrence):
         """Advance by T tokens; padding has decay 1 and key 0."""
         query, key, value, log_decay = signals
         count = query.shape[1]
-        size = min(self.tokens, count)
+        size = self.size(count)
         query = split(query, size)
         key = split(masked(key, mask), size)
         value = split(value, size)
@@ -96,7 +96,7 @@ class ExponentialGates(Recurrence):
         """Advance by T tokens; padding has log f = 0 and a closed input gate."""
         query, key, value, log_input, log_forget = signals
         count = query.shape[1]
-        size = min(self.tokens, count)
+        size = self.size(count)
         fresh = not memory
         state, norm, top = memory or self.start(signals)
         query, key, value = (split(each, size) for each in (query, key, value))

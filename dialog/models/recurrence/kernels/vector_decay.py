@@ -69,7 +69,7 @@ class VectorDecay(Recurrence):
         """Advance by T tokens; padding has decay 1 and key 0."""
         query, key, value, log_decay = signals
         count = query.shape[1]
-        size = min(self.tokens, count)
+        size = self.size(count)
         query = split(query, size)
         key = split(masked(key, mask), size)
         value = split(value, size)
