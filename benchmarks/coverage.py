@@ -29,10 +29,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t
 
+from dialog.comparison.statistics.differences import holm
 from dialog.comparison.statistics.interval import Runs, Variances, interval, variances
 from dialog.comparison.statistics.measured import Counts, RunMetric, Sums
-from dialog.comparison.statistics.multiple import holm
-from dialog.comparison.statistics.resampling import bootstrap, bootstrap_interval, randomization
+from dialog.comparison.statistics.subset import bootstrap, bootstrap_interval, randomization
 
 Floats = NDArray[np.float64]
 DIALOGUES = 300

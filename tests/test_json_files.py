@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dialog.comparison.results.summary import learning_curve
+from dialog.comparison.results.systems import learning_curve
 from dialog.errors import UserError
 from dialog.json_files import read_json, read_json_lines
 from dialog.runs.folder import check_same_data, read_summary

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from record_table import with_table
 
 from dialog.atomic import write_text
-from dialog.comparison.statistics.phrases import lowered
+from dialog.comparison.statistics.verdict import lowered
 from dialog.json_files import read_json
 from dialog.report.formats.metrics import metric_at, metric_display
 

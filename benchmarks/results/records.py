@@ -32,7 +32,7 @@ from dialog.atomic import write_text
 from dialog.comparison.context_use import FILE as CONTEXT_USE
 from dialog.comparison.grid.folder import contender_hash
 from dialog.comparison.references import references_of
-from dialog.comparison.results.attention_statistics import FILE as ATTENTION
+from dialog.comparison.results.attention import FILE as ATTENTION
 from dialog.comparison.results.systems import FinishedRun, System, finished_systems
 from dialog.errors import UserError
 from dialog.escaping import to_json

@@ -16,10 +16,9 @@ from dialog.build import with_precision
 from dialog.comparison.compare import RESULTS, compare, covers, raise_failures
 from dialog.comparison.grid.contenders import of_recipe
 from dialog.comparison.grid.folder import Contender, Grid, contender_hash, is_trained
-from dialog.comparison.grid.open import open_grid
-from dialog.comparison.grid.plan import Request, check_single_process
+from dialog.comparison.grid.plan import Request, check_single_process, open_grid
 from dialog.comparison.grid.work import Work
-from dialog.comparison.results.attention_statistics import attention_statistics
+from dialog.comparison.results.content import network_sections
 from dialog.comparison.results.systems import finished_systems
 from dialog.config.compose import compose
 from dialog.data.store.manifest import read_manifest
@@ -218,5 +217,5 @@ def train_table(table: Table, jobs: int, advice: str) -> None:
     work = Work(grid, advice)
     with stopping(advice):
         work.run()
-        attention_statistics([system for system in finished_systems(work) if system.measured_runs])
+        network_sections(finished_systems(work), samples=[])
     raise_failures(work)

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from operator import truediv
 from pathlib import Path
 from statistics import median, quantiles
 from tempfile import TemporaryDirectory
@@ -132,7 +133,7 @@ def rates(steps: Sequence[TimedStep], model: Seq2Seq) -> dict[str, Any]:
     sums = {key: sum(row[key] for row in rows) for key in rows[0]}
     return {
         "steps": len(steps),
-        "target_tokens_per_second": median(map(_rate, targets, seconds)),
+        "target_tokens_per_second": median(map(truediv, targets, seconds)),
         "tokens_per_second": median(
             (row["source_tokens"] + row["target_tokens"]) / row["seconds"] for row in rows
         ),
@@ -167,7 +168,3 @@ def described(step: TimedStep, flops: Callable[[int, int], int]) -> dict[str, fl
         "places": sum(batch.positions for batch in step.batches),
         "flops": sum(works),
     }
-
-
-def _rate(amount: float, seconds: float) -> float:
-    return amount / seconds

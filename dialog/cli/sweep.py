@@ -91,8 +91,7 @@ def sweep(
         raise UserError("give recipes to sweep, or --resume SWEEP" + ", not both" * bool(recipes))
     from dialog.tuning import sweep as sweeps
     from dialog.tuning.results import to_markdown
-    from dialog.tuning.shipped import sweep_file
-    from dialog.tuning.space import simplest, spaces
+    from dialog.tuning.space import simplest, spaces, sweep_file
 
     if resume is not None:
         folder = resume
@@ -137,8 +136,7 @@ def sweep(
 
 def check_unchanged(recorded: SweepSettings, options: Mapping[str, Any]) -> None:
     """Raise UserError if an option given with --resume differs from what the sweep has recorded."""
-    from dialog.tuning.shipped import sweep_file
-    from dialog.tuning.space import spaces
+    from dialog.tuning.space import spaces, sweep_file
 
     for name, value in options.items():
         if name == "space":

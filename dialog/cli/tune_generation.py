@@ -100,7 +100,7 @@ def tune_generation(
     from dialog.tuning.generation.rule import DEFAULT, parse_rule
     from dialog.tuning.generation.sample import NAMES, draw_sample
     from dialog.tuning.generation.tune import TuningTask, tune_generation
-    from dialog.tuning.shipped import sweep_file
+    from dialog.tuning.space import sweep_file
 
     rule = parse_rule(rule_text or DEFAULT, NAMES)
     chosen = settings or (None if vary else "standard")

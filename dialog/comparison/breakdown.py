@@ -14,7 +14,6 @@ from dialog.analysis.buckets import (
     CONTEXT_TURNS,
     RAREST_WORD,
     RESPONSE_WORDS,
-    Edges,
     count_words,
     label_of,
     rarest_word_count,
@@ -114,15 +113,11 @@ def groupings(
         act_labels.append(acts.get(row["id"]))
     distinct_acts = sorted({label for label in act_labels if label is not None})
     return [
-        Grouping("context turns", turns, _labels(CONTEXT_TURNS)),
-        Grouping("response words", sizes, _labels(RESPONSE_WORDS)),
-        Grouping("rarest word", rarest, _labels(RAREST_WORD)),
+        Grouping("context turns", turns, [label for _, label in CONTEXT_TURNS]),
+        Grouping("response words", sizes, [label for _, label in RESPONSE_WORDS]),
+        Grouping("rarest word", rarest, [label for _, label in RAREST_WORD]),
         Grouping("act", act_labels, distinct_acts),
     ]
-
-
-def _labels(edges: Edges) -> list[str]:
-    return [label for _, label in edges]
 
 
 def _bucket(

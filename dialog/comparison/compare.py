@@ -15,8 +15,8 @@ from dialog.comparison.grid.folder import Grid
 from dialog.comparison.grid.jobs import end_with_parent, run_jobs
 from dialog.comparison.grid.plan import Request
 from dialog.comparison.grid.progress import Display
-from dialog.comparison.grid.strict import raise_broken
 from dialog.comparison.grid.work import Work, identity
+from dialog.comparison.parity import raise_broken
 from dialog.comparison.results.content import results_of
 from dialog.comparison.results.systems import System, finished_systems
 from dialog.comparison.results.tracking import log_comparison
@@ -52,9 +52,8 @@ def compare(grid: Grid, request: Request, advice: str = "") -> dict[str, Any]:
         if any(imported_names(contender.recipe) for contender in grid.contenders)
         else []
     )
-    again = shlex.join(
-        ["dialog-seq2seq", "compare", str(grid.folder), *options, *jobs_option(request.jobs)]
-    )
+    jobs = ["--jobs", str(request.jobs)] if request.jobs > 1 else []
+    again = shlex.join(["dialog-seq2seq", "compare", str(grid.folder), *options, *jobs])
     work = Work(grid, advice or f"continue with: {again}")
     with stopping(work.advice):
         if request.job:
@@ -74,11 +73,6 @@ def compare(grid: Grid, request: Request, advice: str = "") -> dict[str, Any]:
     if request.strict:
         raise_broken(results["parity"], report=grid.folder / "report.html")
     return results
-
-
-def jobs_option(jobs: int) -> list[str]:
-    """Return the option of several processes."""
-    return ["--jobs", str(jobs)] if jobs > 1 else []
 
 
 def named_options(grid: Grid) -> list[str]:
@@ -112,7 +106,8 @@ def write_report(work: Work, before: tuple[int, int] | None) -> dict[str, Any]:
                 return results
         log.info("analysing the runs")
         began = time.monotonic()
-        results = results_of(work.grid, comparable_systems(work), failures_of(work))
+        failures = {name: str(error["message"]) for name, error in work.errors().items()}
+        results = results_of(work.grid, comparable_systems(work), failures)
         results["seconds"] += time.monotonic() - began
         results["ratings"] = kept_ratings(folder / RESULTS, results)
         results = json_copy(results)
@@ -161,11 +156,6 @@ def check_same_examples(systems: Sequence[System]) -> None:
             f"{', '.join(wrong)}: measured on other examples than {runs[0].evaluation}, or in"
             " another order; remove what is listed first and repeat the command"
         )
-
-
-def failures_of(work: Work) -> dict[str, str]:
-    """Return the messages of failed runs, by name."""
-    return {name: str(error["message"]) for name, error in work.errors().items()}
 
 
 def covers(results: Mapping[str, Any], work: Work) -> bool:

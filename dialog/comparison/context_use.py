@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -55,31 +55,26 @@ def sample_of(run: Run, split: str) -> list[Example]:
     return draw_dialogues(stream, MOST_EXAMPLES)
 
 
-def kept_context_use(
-    run: Run, evaluation: Path, sample: Sequence[Example]
-) -> dict[str, Any] | None:
-    """Return context_use.json of an evaluation folder.
-
-    None if it is of another sample, setting or network.
-    """
-    previous = read_added(evaluation / FILE, "fingerprint", "perturbations", "distance")
-    return (
-        previous
-        if previous is not None and previous.get("fingerprint") == _fingerprint(run, sample)
-        else None
-    )
-
-
-def measure_context_use(run: Run, evaluation: Path, sample: Sequence[Example]) -> dict[str, Any]:
+def measure_context_use(
+    run: Run,
+    evaluation: Path,
+    sample: Sequence[Example],
+    check_writable: Callable[[], None] | None = None,
+) -> dict[str, Any]:
     """Score a sample under every change of its contexts; write and return context_use.json of an
     evaluation folder.
 
     It has the `context_effects` of the run, with a 95 % interval over dialogues for each change in
     bits per byte, the sizes of the sample, and a fingerprint of sample, settings and weights; an
-    unchanged file with the same fingerprint is returned as it is.
+    unchanged file with the same fingerprint is returned as it is. `check_writable` raises if the
+    folder may only be read.
     """
-    if (kept := kept_context_use(run, evaluation, sample)) is not None:
+    fingerprint = _fingerprint(run, sample)
+    kept = read_added(evaluation / FILE, "fingerprint", "perturbations", "distance")
+    if kept is not None and kept["fingerprint"] == fingerprint:
         return kept
+    if check_writable is not None:
+        check_writable()
     tune_process()
     began = time.monotonic()
     evaluator = Evaluator(run.responder, run.recipe.generation.search, run.recipe.data.batch_tokens)
@@ -88,7 +83,7 @@ def measure_context_use(run: Run, evaluation: Path, sample: Sequence[Example]) -
         return [Likelihood(scored.nll, scored.tokens) for scored in evaluator.scores(variants)]
 
     measured = {
-        "fingerprint": _fingerprint(run, sample),
+        "fingerprint": fingerprint,
         "sample": "whole dialogues in the order of the SHA-256 of their ids",
         "examples": len(sample),
         "dialogues": len({example.dialogue_id for example in sample}),

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from dialog.config.components import Family, name_and_arguments
 from dialog.config.schema import GenerationConfig, Recipe
+from dialog.errors import UserError
 from dialog.generation.searches.family import SEARCHES
 from dialog.report.formats.numbers import hardware
 from dialog.report.tables import UNKNOWN
@@ -258,14 +260,19 @@ def parity(systems: Sequence[EvaluatedSystem]) -> list[dict[str, Any]]:
 
 
 def broken(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return, for each setting that must be equal and is not, a line with its values: the errors of
-    ``--strict``.
-    """
+    """Return a line with the values of each setting that must be equal and is not."""
     return [
         f"{entry['what']}: {' / '.join(map(str, entry['values']))}"
         for entry in rows
         if entry["must"] and not entry["equal"]
     ]
+
+
+def raise_broken(rows: Sequence[dict[str, Any]], report: Path | None = None) -> None:
+    """Raise UserError for the settings that must be equal and are not: ``--strict``."""
+    if settings := broken(rows):
+        where = "" if report is None else f"; the report is in {report}"
+        raise UserError(f"--strict: the contenders differ in {'; '.join(settings)}{where}")
 
 
 # ------------------------------------------------------------------ rows

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dialog.comparison.statistics.phrases import listed
+from dialog.comparison.statistics.verdict import listed
 from dialog.report.formats.metrics import metric_value
 from dialog.report.tables import MOST_NAMES
 

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dialog.config.components import hint
+from dialog.config.compose import is_path, shipped_folder
 from dialog.config.yaml_layers import read_yaml
 from dialog.errors import UserError
 
 if TYPE_CHECKING:
     from optuna.trial import Trial
+
 
 ALL = "all"
 """Section of a space that applies to every recipe."""
@@ -146,3 +148,18 @@ def _value(trial: Trial, key: str, choice: Choice) -> Any:
 def _rounded(number: float, scale: float) -> float:
     """Round a number to as many decimals as `DIGITS` digits of ``scale`` have."""
     return round(number, DIGITS - 1 - math.floor(math.log10(scale)))
+
+
+def sweep_file(folder: str, name: str, *, option: str) -> Path:
+    """Return a path to YAML as it is, or the shipped file of a name in ``sweeps/<folder>``.
+
+    Raises:
+        UserError: unknown name; names the ``option`` of the command line.
+    """
+    if is_path(name):
+        return Path(name)
+    root = shipped_folder("sweeps")
+    shipped = {path.stem: path for path in sorted((root / folder).glob("*.yaml"))}
+    if name not in shipped:
+        raise UserError(f"{option}: unknown name {name!r}{hint(name, shipped)}")
+    return shipped[name]

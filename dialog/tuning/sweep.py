@@ -136,16 +136,11 @@ def sweep(folder: Path, settings: SweepSettings, trust: Trust = NO_TRUST) -> dic
         while sum(train_next(storage, name, settings, folder, trust) for name in settings.spaces):
             trained = True
         written = write_results(folder, settings, storage)
-    if lacks_trials(written, settings):
+    if any(recipe["spent"]["trials"] < settings.trials for recipe in written["recipes"]):
         if not trained:
             raise UserError(f"{folder}: other processes train all recipes that lack trials")
         log.info("%s: other processes train the remaining trials", folder)
     return written
-
-
-def lacks_trials(written: Mapping[str, Any], settings: SweepSettings) -> bool:
-    """Return whether a recipe has fewer trials than it should."""
-    return any(recipe["spent"]["trials"] < settings.trials for recipe in written["recipes"])
 
 
 def train_next(

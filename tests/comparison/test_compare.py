@@ -18,7 +18,7 @@ import pytest
 
 import dialog
 from dialog.cli import main
-from dialog.comparison.grid.names import run_names
+from dialog.comparison.grid.contenders import run_names
 from dialog.config.schema import to_dict
 
 QUICK = [

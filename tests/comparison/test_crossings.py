@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dialog.comparison.cost import cost, seconds_to_common_value
-from dialog.comparison.crossings import crossings
+from dialog.comparison.curves import crossings
 
 
 def model(

@@ -9,8 +9,8 @@ import pytest
 
 import dialog
 from dialog.analysis.flops import training_flops
-from dialog.comparison.flops import flops_per_target_token
 from dialog.comparison.parity import EvaluatedSystem, broken, parity, validation_interval
+from dialog.comparison.results.systems import flops_per_target_token
 from dialog.config.compose import compose
 from dialog.data.dialogue import Example, Turn
 

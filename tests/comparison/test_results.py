@@ -13,8 +13,13 @@ from dialog.analysis.measured import Measured, read_measured
 from dialog.comparison.results.attention import SeedReading, choose_examples, within_limit
 from dialog.comparison.results.content import metric_warnings
 from dialog.comparison.results.samples import disagreements, draw_samples, rating_pairs
-from dialog.comparison.results.summary import learning_curve, summarize
-from dialog.comparison.results.systems import FinishedRun, System, with_values
+from dialog.comparison.results.systems import (
+    FinishedRun,
+    System,
+    learning_curve,
+    summarize,
+    with_values,
+)
 from dialog.escaping import to_json
 from dialog.metrics import Measurement
 from dialog.metrics.likelihood import Hits

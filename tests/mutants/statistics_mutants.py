@@ -31,14 +31,14 @@ MUTANTS = (
         "statistics-4",
         "swaps with exactly the observed difference do not count",
         "comparison/statistics/test_resampling.py::test_identical_runs_have_p_1",
-        ("comparison/statistics/resampling.py", "< least[place]", "<= least[place]"),
+        ("comparison/statistics/subset.py", "< least[place]", "<= least[place]"),
     ),
     mutant(
         "statistics-5",
         "Holm's correction is Bonferroni's step for each test alone",
         "comparison/statistics/test_power.py::test_holm_against_a_published_example",
         (
-            "comparison/statistics/multiple.py",
+            "comparison/statistics/differences.py",
             "largest = max(largest, min(",
             "largest = max(0.0, min(",
         ),

@@ -18,7 +18,7 @@ from dialog.analysis.attention.alignment import AlignmentCounts
 from dialog.analysis.attention.maps import attention_maps
 from dialog.analysis.measured import read_measured
 from dialog.build import build_corpus
-from dialog.comparison.statistics.evaluated import run_metrics
+from dialog.comparison.statistics.section import run_metrics
 from dialog.config.components import Component
 from dialog.config.schema import GenerationConfig
 from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues

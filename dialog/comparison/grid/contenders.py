@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,6 @@ from dialog.comparison.grid.folder import (
     flat,
     is_comparison,
 )
-from dialog.comparison.grid.names import run_names
 from dialog.config.compose import Composed, compose, find_recipe, is_path
 from dialog.config.schema import to_dict
 from dialog.config.trust import FULL_TRUST, NO_TRUST, Trust, check_importable
@@ -27,7 +27,7 @@ from dialog.config.variations import parse_variation, short_names
 from dialog.config.yaml_layers import parse_value
 from dialog.data.reading.files import sha256
 from dialog.errors import UserError
-from dialog.paths import check_links
+from dialog.paths import check_links, display_name
 from dialog.runs.evaluation.evaluated import METRICS, check_evaluation
 from dialog.runs.folder import RECIPE, read_recipe, read_summary
 from dialog.runs.load import check_files
@@ -306,3 +306,58 @@ def check_trusted(grid: Grid) -> None:
     for cell in grid.cells():
         if (cell.folder / RECIPE).is_file():
             check_importable(read_recipe(cell.folder, trust=cell.contender.trust), str(cell.folder))
+
+
+def run_names(groups: Sequence[Mapping[int, Path]]) -> list[str]:
+    """Return a name for each group of run folders by seed: their common folder, else what their
+    paths begin with.
+
+    ``runs/small/lstm/1`` and ``runs/small/lstm/2`` are ``small/lstm``, ``runs/lstm-1`` and
+    ``runs/lstm-2`` are ``lstm`` beside runs of ``runs/transformer``. A single run is named by its
+    folder, ``transformer-1`` without the seed. A folder that also has runs of other groups names
+    none of them. If two names are equal, each group is named by the path of its first run.
+    """
+    # links keep their names
+    paths = [[os.path.abspath(folder) for folder in group.values()] for group in groups]
+    begun = [_start_of(group, folders) for group, folders in zip(groups, paths, strict=True)]
+    single = [
+        folders[0] if len(folders) == 1 else start
+        for folders, start in zip(paths, begun, strict=True)
+    ]
+    shared = [
+        os.path.commonpath(folders) if len(folders) > 1 else start
+        for folders, start in zip(paths, begun, strict=True)
+    ]
+    names = whole = [next(iter(group.values())).as_posix().strip("/") for group in groups]
+    for starts in (single, begun, shared):  # the last that serves
+        candidates = [display_name(Path(start)) for start in starts]
+        own = [
+            bool(candidate)
+            and candidates.count(candidate) == 1
+            and not _has_others(start, folders, paths)
+            for candidate, start, folders in zip(candidates, starts, paths, strict=True)
+        ]
+        names = [
+            one if use else other for one, other, use in zip(candidates, names, own, strict=True)
+        ]
+    return names if len({*names}) == len(names) else whole
+
+
+def _start_of(group: Mapping[int, Path], folders: Sequence[str]) -> str:
+    """Return what the paths of runs begin with; of a single run the path without its seed,
+    ``seed-1`` or ``-1``.
+    """
+    if len(folders) > 1:
+        return os.path.commonprefix(folders).rstrip("-_.")  # noqa: RUF071 - names
+    seed = next(iter(group))
+    return folders[0].removesuffix(f"{os.sep}seed-{seed}").removesuffix(f"-{seed}")
+
+
+def _has_others(start: str, folders: Sequence[str], paths: Sequence[Sequence[str]]) -> bool:
+    """Return whether a folder contains runs of other groups."""
+    return any(
+        Path(path).is_relative_to(start)
+        for others in paths
+        if others is not folders
+        for path in others
+    )

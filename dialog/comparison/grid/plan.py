@@ -9,18 +9,27 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from dialog.atomic import lock
+from dialog.build import build_model
 from dialog.comparison.grid.contenders import check_trusted, read_contenders, split_folder
 from dialog.comparison.grid.folder import (
+    GRID,
+    LOCK,
     SPLIT,
     Contender,
     Grid,
+    check_same_conditions,
+    flat,
     is_comparison,
+    is_ignored,
     is_trained,
     read_grid,
+    write_grid,
 )
-from dialog.comparison.grid.open import check_output, merged, open_grid
 from dialog.comparison.grid.responses import Row, examples_of_recipe, match_responses, read_test_set
+from dialog.comparison.parity import EvaluatedSystem, parity, raise_broken
 from dialog.config.trust import FULL_TRUST, NO_TRUST, Trust
 from dialog.errors import UserError, section
 from dialog.paths import fresh_folder
@@ -124,11 +133,13 @@ def prepare_grid(request: Request) -> Grid:
                 f" ({' '.join(inherited)}): if they do not fit, train the recipe first and add its"
                 " run folder"
             ) from error
-        data = prepare_all(planned.contenders, quiet=request.job)
+        data = {
+            contender.name: prepare_data(contender.composed.recipe, quiet=request.job)
+            for contender in planned.contenders
+            if contender.kind != "responses"
+        }
         check_test_sets(planned.contenders, data)
         if request.strict:
-            from dialog.comparison.grid.strict import check_strict
-
             check_strict(planned, data)
     folder = folder or fresh_folder("comparisons")
     opened = open_grid(folder, new, planned.seeds, overrides, request.command, trust=request.trust)
@@ -176,15 +187,6 @@ def check_single_process(contenders: Sequence[Contender]) -> None:
             )
 
 
-def prepare_all(contenders: Sequence[Contender], *, quiet: bool) -> dict[str, Path]:
-    """Prepare the data of all recipes; return their folders by contender."""
-    trained = [contender for contender in contenders if contender.kind != "responses"]
-    return {
-        contender.name: prepare_data(contender.composed.recipe, quiet=quiet)
-        for contender in trained
-    }
-
-
 def check_test_sets(contenders: Sequence[Contender], data: Mapping[str, Path]) -> None:
     """Check that all contenders have the same test set; training data and tokenizers may differ.
 
@@ -230,3 +232,156 @@ def first_difference(expected: Sequence[Row], others: Sequence[Row]) -> str:
         ),
         "",
     )
+
+
+def check_strict(grid: Grid, data: Mapping[str, Path]) -> None:
+    """Raise UserError if contenders differ in a setting that must be equal and that their recipes
+    determine.
+
+    Args:
+        grid: Contenders and seeds.
+        data: Folders of prepared data, by contender; of files of responses there are none.
+    """
+    trained = [contender for contender in grid.contenders if contender.name in data]
+    seeds = {
+        contender.name: [cell.seed for cell in grid.cells() if cell.contender == contender]
+        for contender in trained
+    }
+    systems = [
+        planned_system(contender, seeds[contender.name], data[contender.name])
+        for contender in trained
+    ]
+    if systems:
+        raise_broken(parity(systems))
+
+
+def planned_system(
+    contender: Contender, seeds: Sequence[int | None], data: Path
+) -> EvaluatedSystem:
+    """Return a contender as it will be: recipe, seeds, fingerprints of its data, and number of
+    parameters.
+    """
+    import torch
+
+    from dialog.data.store.store import Store
+    from dialog.models.seq2seq import count_parameters
+
+    nothing: dict[str, Any] = {"curve": [], "steps": None, "seconds": None, "target_tokens": None}
+    runs: list[dict[str, Any]] = [{"seed": seed, **nothing} for seed in seeds]
+    store = Store(data, "validation")
+    with torch.device("meta"):
+        model = build_model(contender.composed.recipe.model, len(store.tokenizer))
+    entry = {"name": contender.name, "parameters": count_parameters(model), "runs": runs}
+    fingerprints = {"data": store.manifest["fingerprint"], "tokenizer": store.tokenizer.fingerprint}
+    return EvaluatedSystem(contender.composed.recipe, fingerprints, entry, {})
+
+
+def check_output(folder: Path) -> None:
+    """Raise UserError if a path exists that is not a comparison folder, nor one that is being
+    created.
+    """
+    if folder.exists() and not is_comparison(folder):
+        created = folder.is_dir() and all(
+            path.name == LOCK or GRID in path.name for path in folder.iterdir()
+        )
+        if created or is_comparison(folder):  # another process may have written grid.json meanwhile
+            return
+        raise UserError(
+            f"{folder} exists and is not a comparison folder (no {GRID}); choose another --output"
+        )
+
+
+def open_grid(
+    folder: Path,
+    contenders: Sequence[Contender],
+    seeds: Sequence[int],
+    overrides: Sequence[str],
+    command: str,
+    *,
+    trust: Trust = NO_TRUST,
+) -> Grid:
+    """Create a comparison folder, or add to one what it lacks; processes that start together take
+    turns.
+
+    Seeds are only added. The command is recorded if it changes the grid.
+
+    Raises:
+        UserError: the folder has other files, or another recipe of the same name.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"{folder}: cannot be created ({error.strerror}); choose another --output"
+        ) from error
+    check_output(folder)
+    with lock(folder / LOCK, wait=True):
+        before = read_grid(folder, trust=trust) if is_comparison(folder) else Grid(folder, (), ())
+        grid = merged(before, contenders, seeds, overrides)
+        if grid != before:
+            grid = replace(grid, commands=(*before.commands, command))
+            write_grid(grid)
+    return grid
+
+
+def merged(
+    grid: Grid, contenders: Sequence[Contender], seeds: Sequence[int], overrides: Sequence[str]
+) -> Grid:
+    """Return the grid with more contenders and seeds; trained runs of a contender's recipe are its
+    seeds.
+    """
+    names = {contender.name: contender for contender in grid.contenders}
+    trained = {
+        contender.hash: contender.name for contender in grid.contenders if contender.kind == "runs"
+    }
+    for new in contenders:
+        contender = (
+            replace(new, name=trained.get(new.hash, new.name)) if new.kind == "runs" else new
+        )
+        before = names.setdefault(contender.name, contender)
+        if (before.kind, before.hash) != (contender.kind, contender.hash):
+            raise UserError(
+                f"{grid.folder}: has another {contender.name} ({difference(before, contender)});"
+                " choose another --output, or give the new one another name"
+            )
+        if contender.kind == "runs":
+            check_seeds(grid.folder, before, contender)
+        folders = {**before.folders, **contender.folders}
+        names[contender.name] = replace(before, folders=folders, trust=contender.trust)
+    more = [seed for seed in seeds if seed not in grid.seeds]
+    named = {path for contender in contenders for path in contender.folders.values()}
+    return replace(
+        grid,
+        named=None if grid.named is None else grid.named | named,
+        contenders=tuple(names.values()),
+        seeds=(*grid.seeds, *more),
+        overrides=grid.overrides if grid.contenders else tuple(overrides),
+    )
+
+
+def check_seeds(folder: Path, before: Contender, added: Contender) -> None:
+    """Check run folders that are added to a contender; one that was moved may be given again.
+
+    Raises:
+        UserError: one has the seed of another folder, or was trained on other data or devices.
+    """
+    for seed, path in added.folders.items():
+        other = before.folders.get(seed, path)
+        if other != path and Path(other).exists():
+            raise UserError(
+                f"{path}: {folder} has a run of the same recipe and seed {seed}, {other}; remove"
+                " one of them"
+            )
+    folders = map(Path, {**before.folders, **added.folders}.values())
+    check_same_conditions([path for path in folders if path.is_dir()])
+
+
+def difference(one: Contender, other: Contender) -> str:
+    """Return the first setting in which two contenders of the same name differ."""
+    if (one.kind, other.kind) != ("recipe", "recipe"):
+        return f"{one.kind}, not {other.kind}" if one.kind != other.kind else "other content"
+    before, now = (flat(contender.recipe) for contender in (one, other))
+    key = next(
+        key for key in {**before, **now} if before.get(key) != now.get(key) and not is_ignored(key)
+    )
+    return f"{key} is {before.get(key)} there and {now.get(key)} here"

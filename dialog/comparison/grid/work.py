@@ -113,7 +113,8 @@ class Work:
             run = load(cell.folder, trust=cell.contender.trust)
             evaluated = evaluate(run, SPLIT, quiet=True)
             try:
-                measure_context_use(run, evaluated.folder, sample_of(run, SPLIT))
+                sample = sample_of(run, SPLIT)
+                measure_context_use(run, evaluated.folder, sample, cell.check_named)
             except (
                 Exception
             ) as error:  # measured again by the analysis, which does without it if need be

@@ -1,22 +1,30 @@
-"""Attention of all runs of a comparison on the same references."""
+"""Attention of all runs of a comparison: maps of a few references, statistics of the test split."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dialog.analysis.attention.maps import rounded
+from dialog.analysis.attention.split import SAMPLE
 from dialog.build import build_corpus, build_rules
 from dialog.comparison.grid.folder import SPLIT
-from dialog.comparison.results.systems import System
+from dialog.comparison.results.systems import FinishedRun
+from dialog.config.schema import to_dict
 from dialog.data.dialogue import Example
 from dialog.data.examples import examples
+from dialog.escaping import json_copy
+from dialog.runs.evaluation.evaluated import read_added, write_added
+from dialog.runs.folder import hash_of
 from dialog.runs.run import Run
 
+FILE = "attention.json"
+FORMAT = 1
 EXAMPLES = 4
 MOST_WEIGHTS = 200_000
 """Weights of all examples, models and seeds together, which are 0.5 MB of a report."""
@@ -36,40 +44,30 @@ class SeedReading(NamedTuple):
     size: int  # number of weights
 
 
-def attention(systems: Sequence[System], samples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return "attention" of results.json: cross-attention of all evaluated runs on the same few
-    references.
+def attention_examples(
+    chosen: Sequence[Mapping[str, Any]], readings: Sequence[SeedReading]
+) -> list[dict[str, Any]]:
+    """Return "examples" of "attention" in results.json: cross-attention of all evaluated runs on
+    the same few references.
 
-    "examples" has the id, the context and the response of each, and under "models" the model, the
-    seed, and the JSON of `dialog attention` with cross-attention over tokens alone. A failure is
-    logged and leaves the section empty.
+    Each has the id, the context and the response, and under "models" the model, the seed, and the
+    JSON of `dialog attention` with cross-attention over tokens alone.
     """
-    chosen = choose_examples(samples)
-    trained = [system for system in systems if system.contender.kind != "responses"]
-    try:
-        readings = within_limit(
-            [reading for system in trained for reading in readings_of(system, chosen)]
-        )
-    except Exception as error:  # the other results do not depend on it
-        log.warning("attention: not measured (%s: %s)", type(error).__name__, error)
-        log.debug("where:", exc_info=True)
-        readings = []
+    kept = within_limit(readings)
     entries = [
-        [reading.entry for reading in readings if reading.example == place]
+        [reading.entry for reading in kept if reading.example == place]
         for place in range(len(chosen))
     ]
-    return {
-        "examples": [
-            {
-                "id": sample["id"],
-                "context": sample["context"],
-                "response": sample["reference"],
-                "models": models,
-            }
-            for sample, models in zip(chosen, entries, strict=True)
-            if models
-        ]
-    }
+    return [
+        {
+            "id": sample["id"],
+            "context": sample["context"],
+            "response": sample["reference"],
+            "models": models,
+        }
+        for sample, models in zip(chosen, entries, strict=True)
+        if models
+    ]
 
 
 def choose_examples(samples: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -83,30 +81,29 @@ def choose_examples(samples: Sequence[Mapping[str, Any]]) -> list[Mapping[str, A
     return sorted(samples, key=preference, reverse=True)[:EXAMPLES]
 
 
-def readings_of(system: System, chosen: Sequence[Mapping[str, Any]]) -> Iterator[SeedReading]:
-    """Yield the maps of each evaluated run of a contender on each example; none for a model without
-    attention.
+def readings_of(
+    run: Run, labels: Mapping[str, Any], rank: int, examples: Sequence[Example]
+) -> Iterator[SeedReading]:
+    """Yield the maps of a run on each example; none for a model without attention.
+
+    Args:
+        run: The run.
+        labels: "model" and "seed" of the entries.
+        rank: Place of the run among those of its model.
+        examples: The chosen ones.
     """
-    originals: dict[str, Example] = {}
-    for rank, finished in enumerate(system.measured_runs):
-        run = finished.load()
-        originals = originals or examples_by_id(run, {sample["id"] for sample in chosen})
-        for place, sample in enumerate(chosen):
-            reading = cross_attention(run, originals[sample["id"]])
-            size = sum(np.size(one["weights"]) for one in reading["maps"])
-            if size:
-                yield SeedReading(
-                    place,
-                    rank,
-                    {"model": system.name, "seed": finished.entry["seed"], **reading},
-                    size,
-                )
+    for place, example in enumerate(examples):
+        reading = cross_attention(run, example)
+        size = sum(np.size(one["weights"]) for one in reading["maps"])
+        if size:
+            yield SeedReading(place, rank, {**labels, **reading}, size)
 
 
-def examples_by_id(run: Run, ids: set[str]) -> dict[str, Example]:
+def examples_of(run: Run, ids: Sequence[str]) -> list[Example]:
     """Return the examples of the test split that have these ids, as the run reads them."""
     stream = examples(build_corpus(run.recipe).dialogues(SPLIT), build_rules(run.recipe), Counter())
-    return {example.id: example for example in stream if example.id in ids}
+    by_id = {example.id: example for example in stream if example.id in ids}
+    return [by_id[name] for name in ids]
 
 
 def cross_attention(run: Run, example: Example) -> dict[str, Any]:
@@ -136,3 +133,48 @@ def within_limit(readings: Sequence[SeedReading], limit: int = MOST_WEIGHTS) -> 
         if sum(reading.size for reading in kept) <= limit:
             break
     return sorted(kept, key=lambda reading: reading.rank)
+
+
+def statistics_rows(run: Run, finished: FinishedRun, evaluation: Path) -> list[dict[str, Any]]:
+    """Return the attention statistics of a run on the test split, from attention.json of its
+    evaluation folder or measured and written to it.
+
+    A row has the module, the head and the statistics of `split_statistics`, for each head, and for
+    the mean, the rollout and equal weights, which can be compared between families. Values that are
+    not defined are left out. Empty for a model without cross-attention.
+    """
+    if run.model.decoder.pointer is None:
+        return []
+    path = evaluation / FILE
+    fingerprint = _fingerprint(run, finished.entry["metrics"])
+    measured = read_added(path, "fingerprint", "rows")
+    if measured is None or measured["fingerprint"] != fingerprint:
+        finished.cell.check_named()
+        log.info("measuring the attention of %s", finished.folder)
+        measured = json_copy(
+            {"fingerprint": fingerprint, **run.attention_statistics(SPLIT, quiet=True)}
+        )
+        write_added(path, measured)
+    return [
+        {
+            name: round(value, DIGITS) if isinstance(value, float) else value
+            for name, value in row.items()
+            if value is not None
+        }
+        for row in measured["rows"]
+        if "coverage" in row
+    ]
+
+
+def _fingerprint(run: Run, metrics: Mapping[str, Any]) -> str:
+    data = {key: value for key, value in metrics["data"].items() if key != "fingerprint"}
+    return hash_of(
+        [
+            FORMAT,
+            SAMPLE,
+            metrics["weights"],
+            metrics["fingerprint"],
+            data,
+            to_dict(run.recipe)["model"],
+        ]
+    )

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 from dialog.analysis.calibration import pooled
 from dialog.comparison.breakdown import breakdown, example_properties
-from dialog.comparison.context_use import (
-    context_results,
-    kept_context_use,
-    measure_context_use,
-    sample_of,
-)
+from dialog.comparison.context_use import context_results, measure_context_use, sample_of
 from dialog.comparison.cost import cost, seconds_to_common_value
-from dialog.comparison.crossings import crossings
+from dialog.comparison.curves import crossings
 from dialog.comparison.grid.folder import SPLIT, Grid
 from dialog.comparison.parity import parity
 from dialog.comparison.references import ngram_warnings, references_of
-from dialog.comparison.results.attention import attention
-from dialog.comparison.results.attention_statistics import attention_statistics
+from dialog.comparison.results.attention import (
+    attention_examples,
+    choose_examples,
+    examples_of,
+    readings_of,
+    statistics_rows,
+)
 from dialog.comparison.results.samples import SHARED, disagreements, draw_samples, rating_pairs
 from dialog.comparison.results.systems import System
-from dialog.comparison.statistics.phrases import listed
 from dialog.comparison.statistics.section import statistics_section
+from dialog.comparison.statistics.verdict import listed
+from dialog.data.dialogue import Example
 from dialog.metrics.measurement import FAILED
 from dialog.training.checkpoints.manifest import MANIFEST
 
@@ -56,6 +59,8 @@ def results_of(
     }
     files = [system.name for system in systems if system.contender.kind == "responses"]
     section = statistics_section(runs, diverged=numbers_diverged(systems), files=files)
+    recipes = [system.evaluated.recipe for system in systems if system.evaluated.recipe]
+    context_use, attention = network_sections(systems, samples)
     untested = [system for system in systems if not system.measured_runs]
     return {
         "format": FORMAT,
@@ -80,14 +85,15 @@ def results_of(
         **section,
         "verdict": "\n".join(filter(None, [section["verdict"], *run_warnings(untested, {})])),
         "crossings": crossings(models),
-        "context_use": context_use(measured),
+        "context_use": context_use,
         "breakdown": breakdown(
-            {system.name: system.evaluations for system in measured}, *properties(systems)
+            {system.name: system.evaluations for system in measured},
+            *(example_properties(recipes[0], SPLIT) if recipes else (None, {})),
         ),
         "calibration": calibrations(measured),
         "samples": samples,
         "disagreements": differing,
-        "attention": {**attention(systems, samples), "statistics": attention_statistics(measured)},
+        "attention": attention,
         "rating": rating_pairs(rows, named={sample["id"] for sample in (*samples, *differing)}),
     }
 
@@ -181,37 +187,67 @@ def unverified_warnings(systems: Sequence[System]) -> list[str]:
 # ------------------------------------------------------------------ models
 
 
-def context_use(systems: Sequence[System]) -> dict[str, Any]:
-    """Return "context_use" from the runs of all recipes; a failure is logged and leaves the section
-    empty.
-    """
-    trained = [system for system in systems if system.contender.kind != "responses"]
-    measured_runs: dict[str, list[dict[str, Any]]] = {}
-    try:
-        for system in trained:
-            for finished in system.measured_runs:
-                if finished.evaluation is not None:
-                    run = finished.load()
-                    sample = sample_of(run, SPLIT)
-                    if kept_context_use(run, finished.evaluation, sample) is None:
-                        finished.cell.check_named()
-                    measured = measure_context_use(run, finished.evaluation, sample)
-                    measured_runs.setdefault(system.name, []).append(measured)
-    except Exception as error:  # the other results do not depend on it
-        log.warning("use of the context: not measured (%s: %s)", type(error).__name__, error)
-        log.debug("where:", exc_info=True)
-        measured_runs = {}
-    return context_results(measured_runs)
+class Section:
+    """Entries of a section that no other depends on; a failure is logged and leaves it empty."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.failed = False
+        self.entries: list[Any] = []
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Run a body that adds entries."""
+        try:
+            yield
+        except Exception as error:
+            if not self.failed:
+                log.warning("%s: not measured (%s: %s)", self.name, type(error).__name__, error)
+                log.debug("where:", exc_info=True)
+            self.failed = True
+        if self.failed:
+            self.entries = []
 
 
-def properties(systems: Sequence[System]) -> tuple[Mapping[str, int] | None, Mapping[str, str]]:
-    """Return what the breakdown needs besides responses: word counts of train, and dialogue acts;
-    from any recipe.
+def network_sections(
+    systems: Sequence[System], samples: Sequence[Mapping[str, Any]]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return "context_use" and "attention" of results.json from the evaluated runs of all recipes,
+    each of which is loaded once.
     """
-    recipe = next(
-        (system.evaluated.recipe for system in systems if system.evaluated.recipe is not None), None
-    )
-    return (None, {}) if recipe is None else example_properties(recipe, SPLIT)
+    context = Section("use of the context")
+    maps = Section("attention")
+    statistics = Section("attention statistics")
+    chosen = choose_examples(samples)
+    for system in systems:
+        if system.contender.kind == "responses":
+            continue
+        sample: list[Example] = []
+        examples: list[Example] = []
+        for rank, finished in enumerate(system.measured_runs):
+            folder = finished.evaluation
+            if folder is None:
+                continue
+            load = cache(finished.load)
+            labels = {"model": system.name, "seed": finished.entry["seed"]}
+            with context.guarded():
+                sample = sample or sample_of(load(), SPLIT)
+                measured = measure_context_use(load(), folder, sample, finished.cell.check_named)
+                context.entries.append((system.name, measured))
+            with maps.guarded():
+                examples = examples or examples_of(load(), [row["id"] for row in chosen])
+                maps.entries += readings_of(load(), labels, rank, examples)
+            with statistics.guarded():
+                if rows := statistics_rows(load(), finished, folder):
+                    statistics.entries.append({**labels, "rows": rows})
+    by_name: dict[str, list[dict[str, Any]]] = {}
+    for name, entry in context.entries:
+        by_name.setdefault(name, []).append(entry)
+    attention = {
+        "examples": attention_examples(chosen, maps.entries),
+        "statistics": statistics.entries,
+    }
+    return context_results(by_name), attention
 
 
 def calibrations(systems: Sequence[System]) -> dict[str, Any]:

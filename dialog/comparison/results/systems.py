@@ -2,26 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import copy
+import statistics
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from dialog.analysis.flops import training_flops
 from dialog.analysis.measured import Measured, example_bytes, read_measured
 from dialog.comparison.context_use import sample_of
-from dialog.comparison.flops import flops_per_target_token
 from dialog.comparison.grid.folder import SPLIT, Cell, Contender, check_same_conditions, is_diverged
 from dialog.comparison.grid.responses import examples_of_recipe
 from dialog.comparison.grid.work import Work
 from dialog.comparison.parity import EvaluatedSystem
-from dialog.comparison.results.summary import learning_curve, summarize
 from dialog.comparison.statistics.section import subset_masks
 from dialog.config.schema import Recipe
-from dialog.json_files import read_json
+from dialog.data.dialogue import Example
+from dialog.json_files import read_json, read_json_lines
+from dialog.report.formats.metrics import metric_value
 from dialog.runs.evaluation.evaluated import check_evaluation, hashes_of
 from dialog.runs.folder import ENVIRONMENT, METRICS, WEIGHTS, read_recipe, read_summary
 from dialog.runs.load import load, load_initial
 from dialog.runs.run import Run
+
+COUNTS = (
+    *("examples", "dialogues", "nll_nats", "tokens", "words", "bytes"),
+    *("unknown_ratio", "questions", "copied_tokens"),
+)
+"""Metrics that describe the test set, not the model."""
+
+
+def learning_curve(folder: Path) -> list[dict[str, Any]]:
+    """Read the learning curve of a run from its metrics.jsonl.
+
+    Target tokens at a step without a log of them are interpolated between steps.
+
+    Raises:
+        UserError: the file is missing or damaged.
+    """
+    lines = list(read_json_lines(folder / "metrics.jsonl", "step", "epoch", "time"))
+    counts = {0: 0.0} | {
+        line["step"]: line["train/tokens"] for line in lines if "train/tokens" in line
+    }
+    if (summary := read_summary(folder)) is not None:
+        counts[summary.steps] = summary.target_tokens
+    points = []
+    for line in lines:
+        losses = {key: line.get(key) for key in ("train/loss", "validation/bits_per_byte")}
+        if losses.keys() & line.keys():
+            tokens = round(float(np.interp(line["step"], list(counts), list(counts.values()))))
+            cost = {"target_tokens": tokens, "seconds": line["time"]}
+            points.append({"step": line["step"], "epoch": line["epoch"], **cost, **losses})
+    return points
+
+
+def summarize(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return mean, sample standard deviation and count over runs of every scalar metric except
+    `COUNTS`.
+
+    Args:
+        runs: Content of metrics.json, or one of its subsets, for each run.
+    """
+    summary = {}
+    for name in dict.fromkeys(name for metrics in runs for name in metrics):
+        candidates = [metric_value(metrics.get(name)) for metrics in runs]
+        values = [value for value in candidates if value is not None]
+        if not values or name in COUNTS:
+            continue
+        std = statistics.stdev(values) if len(values) > 1 else None
+        summary[name] = {"mean": statistics.fmean(values), "std": std, "n": len(values)}
+    return summary
+
 
 SUBSETS = ("all", "clean", "leaked")
 
@@ -216,3 +271,16 @@ def summaries(runs: list[FinishedRun]) -> dict[str, dict[str, Any]]:
         },
     }
     return {subset: summarize(values) if any(values) else {} for subset, values in parts.items()}
+
+
+def flops_per_target_token(run: Run, sample: Sequence[Example]) -> float:
+    """Return the FLOPs of training, forward and backward, per real target token.
+
+    They are those of an example with the mean lengths, in tokens of the run's tokenizer, of a
+    sample of the test set; encoding the context is included.
+    """
+    responder = run.responder
+    pairs = responder.encode_batch(sample)
+    sources, targets = (round(fmean(map(len, side))) for side in zip(*pairs, strict=True))
+    tokens = targets - 1  # without the begin token
+    return training_flops(copy.deepcopy(run.model).cpu().eval(), sources, tokens) / tokens

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from dialog.comparison.statistics.differences import Difference
-from dialog.comparison.statistics.phrases import (
+from dialog.comparison.statistics.verdict import (
     amount_text,
     diverged_runs,
     is_headline,

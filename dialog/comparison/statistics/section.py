@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dialog.comparison.statistics.differences import bounded, differences
-from dialog.comparison.statistics.evaluated import run_metrics
 from dialog.comparison.statistics.interval import LEVEL
+from dialog.comparison.statistics.measured import Counts, RunMetric, Sums
 from dialog.comparison.statistics.ranking import rankings
 from dialog.comparison.statistics.subset import SystemRuns
 from dialog.comparison.statistics.verdict import verdicts
@@ -20,6 +20,7 @@ from dialog.report.tables import WHOLE_TEST_SET
 
 if TYPE_CHECKING:
     from dialog.analysis.measured import Measured
+
 
 RESAMPLES = 10_000
 NOT_COMPARED = {"nll_nats", "unknown_ratio"}
@@ -130,3 +131,18 @@ def subset_masks(measured: Measured) -> dict[str, NDArray[np.bool_]]:
     if measured.leaked is not None:
         masks |= {"clean": ~measured.leaked, "leaked": measured.leaked}
     return masks
+
+
+def run_metrics(measured: Measured) -> dict[str, RunMetric]:
+    """Return the additive metrics and those of item counts of an evaluation, by their key in
+    metrics.json.
+    """
+    measurement = measured.measurement
+    metrics: dict[str, RunMetric] = {}
+    for key, statistics in measurement.statistics().items():
+        metrics[key] = Sums(statistics, measured.dialogues, measurement.additive[key].value)
+    for key, items in measurement.items().items():
+        metrics[key] = Counts(
+            items.hashes, items.sizes, measured.dialogues, measurement.counted[key].value
+        )
+    return {key: metrics[key] for key in measurement.metrics if key in metrics}

@@ -18,7 +18,7 @@ from dialog.report.formats.metrics import metric_display
 from dialog.report.formats.numbers import duration
 from dialog.report.page import render_page
 from dialog.report.terminal import display_width
-from dialog.tuning.generation.frontier import on_frontier
+from dialog.tuning.generation.rule import on_frontier
 from dialog.tuning.generation.sample import DIVERSITY, Sample
 
 COLUMNS = (

@@ -119,3 +119,15 @@ def parse_rule(text: str, metrics: Sequence[str]) -> SelectionRule:
         lookup(names, match[1], "metric in --rule")
         conditions.append(Condition(match[1], match[2], number, match[4] is not None))
     return SelectionRule(" ".join(text.split()), metric.strip(), tuple(conditions))
+
+
+def on_frontier(points: Sequence[tuple[float, float]]) -> list[bool]:
+    """Return which points no other point exceeds in one coordinate without falling behind in the
+    other.
+    """
+    return [
+        not any(
+            other != point and other[0] >= point[0] and other[1] >= point[1] for other in points
+        )
+        for point in points
+    ]

@@ -34,8 +34,7 @@ from dialog.runs.run import Run, run_names
 from dialog.signals import stopping
 from dialog.training.checkpoints.manifest import check_intact, replacing_listed
 from dialog.tuning.generation.decoding_setting import DecodingSetting
-from dialog.tuning.generation.frontier import on_frontier
-from dialog.tuning.generation.rule import SelectionRule
+from dialog.tuning.generation.rule import SelectionRule, on_frontier
 from dialog.tuning.generation.sample import DIVERSITY, SPLIT, Sample
 
 FORMAT = 3

@@ -17,7 +17,7 @@ from dialog.comparison.grid.contenders import (
     split_folder,
 )
 from dialog.comparison.grid.folder import Contender, Grid, contender_hash
-from dialog.comparison.grid.open import merged
+from dialog.comparison.grid.plan import merged
 from dialog.comparison.grid.responses import examples_of_file, examples_of_recipe, match_responses
 from dialog.config.compose import compose
 from dialog.config.trust import NO_TRUST

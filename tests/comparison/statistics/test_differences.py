@@ -19,10 +19,10 @@ from dialog.comparison.statistics.differences import (
     Difference,
     bounded,
     differences,
+    holm,
     improvement_probability,
 )
 from dialog.comparison.statistics.measured import Counts, RunMetric, Sums
-from dialog.comparison.statistics.multiple import holm
 from dialog.comparison.statistics.subset import SystemRuns
 
 LABELS = np.repeat(np.arange(40), 5)

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from dialog.analysis.measured import read_measured
-from dialog.comparison.statistics.evaluated import run_metrics
 from dialog.comparison.statistics.measured import Sums
-from dialog.comparison.statistics.section import statistics_section
+from dialog.comparison.statistics.section import run_metrics, statistics_section
 from dialog.report.tables import WHOLE_TEST_SET
 
 

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dialog.comparison.statistics.measured import Counts, Sums
-from dialog.comparison.statistics.resampling import draw_swaps, draw_weights
+from dialog.comparison.statistics.subset import draw_swaps, draw_weights
 
 DIALOGUES = np.array([7, 7, 3, 3, 3, 5, 9, 9])
 RESPONSES = ["a b", "a", "b c b", "a d", "e", "a a b", "f", "c d a"]

@@ -4,9 +4,13 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
-from dialog.comparison.statistics.interval import Variances
-from dialog.comparison.statistics.multiple import holm, holm_levels
-from dialog.comparison.statistics.power import POWER, detectable_difference, seeds_needed
+from dialog.comparison.statistics.differences import holm, holm_levels
+from dialog.comparison.statistics.interval import (
+    POWER,
+    Variances,
+    detectable_difference,
+    seeds_needed,
+)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
 
 from dialog.comparison.statistics.measured import Counts, Sums
-from dialog.comparison.statistics.resampling import BLOCK, bootstrap, randomization
+from dialog.comparison.statistics.subset import BLOCK, bootstrap, randomization
 
 Floats = NDArray[np.float64]
 

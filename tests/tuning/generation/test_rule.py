@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dialog.errors import UserError
-from dialog.tuning.generation.frontier import on_frontier
 from dialog.tuning.generation.page import selected_words
-from dialog.tuning.generation.rule import parse_rule
+from dialog.tuning.generation.rule import on_frontier, parse_rule
 
 NAMES = ("f1", "distinct_2", "repetition_3")
 HUMAN = {"f1": 100.0, "distinct_2": 0.8, "repetition_3": 0.01}

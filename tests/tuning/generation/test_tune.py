@@ -31,11 +31,10 @@ from dialog.runs.evaluation.evaluate import evaluate
 from dialog.runs.load import load
 from dialog.runs.verify import verify
 from dialog.tuning.generation.decoding_setting import DecodingSetting, read_settings
-from dialog.tuning.generation.frontier import on_frontier
-from dialog.tuning.generation.rule import DEFAULT, parse_rule
+from dialog.tuning.generation.rule import DEFAULT, on_frontier, parse_rule
 from dialog.tuning.generation.sample import DIVERSITY, NAMES, Sample, draw_sample
 from dialog.tuning.generation.tune import Record, TuningTask, write_selected
-from dialog.tuning.shipped import sweep_file
+from dialog.tuning.space import sweep_file
 
 SETTINGS = """
 greedy: {search: {name: greedy}}
