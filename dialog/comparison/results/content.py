@@ -187,7 +187,7 @@ def unverified_warnings(systems: Sequence[System]) -> list[str]:
 # ------------------------------------------------------------------ models
 
 
-class Section:
+class NetworkSection:
     """Entries of a section that no other depends on; a failure is logged and leaves it empty."""
 
     def __init__(self, name: str) -> None:
@@ -215,9 +215,9 @@ def network_sections(
     """Return "context_use" and "attention" of results.json from the evaluated runs of all recipes,
     each of which is loaded once.
     """
-    context = Section("use of the context")
-    maps = Section("attention")
-    statistics = Section("attention statistics")
+    context = NetworkSection("use of the context")
+    maps = NetworkSection("attention")
+    statistics = NetworkSection("attention statistics")
     chosen = choose_examples(samples)
     for system in systems:
         if system.contender.kind == "responses":
