@@ -16,7 +16,7 @@ quickstart: install  ## compare LSTM and Transformer on the built-in corpus, in 
 check: lint  ## style, types and the fast tests, in under a minute once mypy has its cache
 	$(PYTEST) --dist=worksteal --quiet $(FAST)
 
-test: dev  ## the tests of a change, without a network or a GPU, in under 8 minutes on two cores
+test: dev  ## the tests, without a network or a GPU
 	$(PYTEST) --dist=worksteal
 
 endurance: dev  ## the long tests: kills, lost processes, mutants; before a release
