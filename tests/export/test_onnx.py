@@ -400,6 +400,20 @@ def test_untranslatable_part_is_named(random_run: Callable[..., Run], tmp_path: 
         Onnx().write(run, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("part", "name"), [("encoder", "min_gru"), ("decoder", "mlstm"), ("decoder", "decoder_only")]
+)
+def test_recurrent_mixers_are_refused_by_name(part: str, name: str) -> None:
+    parts = {each: {"name": "transformer"} for each in ("encoder", "decoder")} | {
+        part: {"name": name}
+    }
+    sizes = {"layers": 1, "heads": 2, "feed_forward_size": 8}
+    parts = {key: each | sizes for key, each in parts.items()}
+    network = Seq2Seq(30, padding=PAD, embedding_size=8, **parts)
+    with pytest.raises(UserError, match=rf"model\.{part}: .*{name}.*huggingface"):
+        Onnx().check(network)
+
+
 @pytest.mark.parametrize("feeding", [False, True])
 @pytest.mark.parametrize("scorer", [{"name": "dot"}, {"name": "location", "size": 8}])
 def test_loops_are_exported_for_one_token(scorer: dict[str, Any], feeding: bool) -> None:
