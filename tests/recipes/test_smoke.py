@@ -21,7 +21,13 @@ CORPORA_OF_FILES = ("crosswoz", "dailydialog", "multi30k", "selfdialogue", "task
 FROM_FILES = [name for name in shipped_recipes() if name.partition("/")[0] in CORPORA_OF_FILES]
 DAILYDIALOG = [name for name in FROM_FILES if name.startswith("dailydialog/")]
 BUILTIN = [name for name in shipped_recipes() if name not in FROM_FILES]
-NOW = {"quickstart/lstm_bahdanau", "quickstart/transformer", "dailydialog/hred"}
+NOW = {
+    "quickstart/lstm_bahdanau",
+    "quickstart/transformer",
+    "quickstart/gated_delta",
+    "dailydialog/hred",
+    "dailydialog/decoder_only",
+}
 """Recipes that `make test` trains; all others have the same parts, and are endurance tests."""
 DIALOGUES = [
     [f"Hello {n} , a tea ?", "Yes , please !", f"Here you are , number {n} .", "Thanks ."]
@@ -150,9 +156,8 @@ def test_smoke_on_files(
     maps = list((tmp_path / "run" / "attention").glob("step-1/*.json"))
     assert maps
     recorded = json.loads(maps[0].read_text(encoding="utf-8"))
-    without_attention = (
-        "no_attention" in name or composed.recipe.model.decoder["name"] == "lstm_plain"
-    )
+    decoder = composed.recipe.model.decoder["name"]
+    without_attention = "no_attention" in name or decoder in ("lstm_plain", "decoder_only")
     assert bool(recorded["maps"]) is not without_attention
     (tmp_path / "in.jsonl").write_text(
         json.dumps({"context": ["Hello .", "How are you ?"]}) + "\n", encoding="utf-8"
