@@ -1,4 +1,4 @@
-"""FLOPs of forward and backward passes."""
+"""FLOPs of forward and backward passes, and bytes of the state of generation."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from dialog.errors import UserError
 from dialog.models.kernels.private_operators import LINEAR, LSTM_KERNEL, operator_names
 from dialog.models.seq2seq import Seq2Seq
+from dialog.models.state import tensors_of
 
 
 def forward_flops(model: Seq2Seq, source_length: int, target_length: int) -> int:
@@ -35,6 +37,27 @@ def training_flops(model: Seq2Seq, source_length: int, target_length: int) -> in
     need it.
     """
     return 3 * forward_flops(model, source_length, target_length)
+
+
+def state_bytes(model: Seq2Seq, source_length: int) -> int | None:
+    """Return the bytes of memory and state that generation keeps for one source, in the weights'
+    precision, before the first token of the response.
+
+    Tensors that are kept twice, such as keys that are also values, count once. None if the network
+    cannot read a source of that length, as with learned positions.
+    """
+    source = torch.ones(1, source_length, dtype=torch.int64)
+    try:
+        with torch.no_grad():
+            kept = model.start(source, source > 0)
+    except UserError:
+        return None
+    sizes = {
+        tensor.data_ptr(): tensor.numel() * tensor.element_size()
+        for tensor in tensors_of(kept)
+        if tensor.is_floating_point()
+    }
+    return sum(sizes.values())
 
 
 Shape = Sequence[int]

@@ -4,7 +4,7 @@ their rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
@@ -62,6 +62,18 @@ class SharedRows(Rows):
         return replace(
             self, parts=tuple(part.index_select(0, sources) for part in self.parts), copies=copies
         )
+
+
+def tensors_of(tree: Any) -> Iterator[Tensor]:
+    """Yield a tensor itself, or those of a bundle or of a tuple of bundles; nothing else has any."""
+    if isinstance(tree, Tensor):
+        yield tree
+    elif isinstance(tree, tuple):
+        for branch in tree:
+            yield from tensors_of(branch)
+    elif isinstance(tree, Rows):
+        for item in fields(tree):
+            yield from tensors_of(getattr(tree, item.name))
 
 
 def _map(change: Callable[[Any], Any], tree: Any) -> Any:
