@@ -41,7 +41,7 @@ def training_flops(model: Seq2Seq, source_length: int, target_length: int) -> in
 
 def state_bytes(model: Seq2Seq, source_length: int) -> int | None:
     """Return the bytes of memory and state that generation keeps for one source, in the weights'
-    precision, before the first token of the response.
+    precision, after the first token of the response.
 
     Tensors that are kept twice, such as keys that are also values, count once. None if the network
     cannot read a source of that length, as with learned positions.
@@ -49,12 +49,13 @@ def state_bytes(model: Seq2Seq, source_length: int) -> int | None:
     source = torch.ones(1, source_length, dtype=torch.int64)
     try:
         with torch.no_grad():
-            kept = model.start(source, source > 0)
+            memory, state = model.start(source, source > 0)
+            _, state = model.step(source[:, :1], memory, state)
     except UserError:
         return None
     sizes = {
         tensor.data_ptr(): tensor.numel() * tensor.element_size()
-        for tensor in tensors_of(kept)
+        for tensor in tensors_of((memory, state))
         if tensor.is_floating_point()
     }
     return sum(sizes.values())

@@ -65,7 +65,7 @@ class SharedRows(Rows):
 
 
 def tensors_of(tree: Any) -> Iterator[Tensor]:
-    """Yield a tensor itself, or those of a bundle or of a tuple of bundles; nothing else has any."""
+    """Yield a tensor itself, or those of a bundle or of a tuple of bundles."""
     if isinstance(tree, Tensor):
         yield tree
     elif isinstance(tree, tuple):

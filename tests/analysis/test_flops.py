@@ -8,6 +8,7 @@ from dialog.models.kernels import linear
 from dialog.models.seq2seq import Seq2Seq
 
 V, E, S, T = 50, 16, 23, 21
+BUFFER = 16  # tokens for which a cache has room at first
 
 
 @pytest.fixture(params=["mkl", pytest.param("onednn", marks=needs_onednn)], autouse=True)
@@ -45,7 +46,7 @@ def test_of_a_transformer() -> None:
 def test_bytes_of_states(source: int) -> None:
     layers = 3
     part = {"name": "transformer", "heads": 4, "feed_forward_size": 24, "layers": layers}
-    assert state_bytes(make(part, part), source) == 4 * layers * 2 * source * E
+    assert state_bytes(make(part, part), source) == 4 * layers * 2 * (source + BUFFER) * E
     encoder = {"name": "lstm", "size": 12}
     without = {"name": "lstm", "size": 12, "attention": {"name": "none"}}
     fixed = state_bytes(make(encoder, without), source)

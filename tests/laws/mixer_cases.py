@@ -20,6 +20,7 @@ MIXERS: list[Component] = [
 MIXER_PARTS: list[Component] = [each | SIZES for each in MIXERS]
 """As encoder and as decoder."""
 NO_CROSS: list[Component] = [each | {"cross_attention": "none"} for each in MIXER_PARTS]
+PREFIX: list[Component] = [each | {"cross_attention": "prefix"} for each in MIXER_PARTS]
 CAUSAL: list[Component] = [each | {"causal": True} for each in MIXER_PARTS]
 EMBEDDING: Component = {"name": "embedding"}
 DECODER_ONLY: list[Component] = [
@@ -29,10 +30,10 @@ DECODER_ONLY: list[Component] = [
     | {"layers": 2, "norm_first": False},
 ]
 NEW_ENCODERS = [*MIXER_PARTS, CAUSAL[4], EMBEDDING]
-NEW_DECODERS = [*MIXER_PARTS, NO_CROSS[0], NO_CROSS[5], *DECODER_ONLY]
+NEW_DECODERS = [*MIXER_PARTS, NO_CROSS[0], NO_CROSS[5], PREFIX[4], *DECODER_ONLY]
 NEW_PAIRS: list[tuple[Component, Component]] = [
     *zip(MIXER_PARTS, MIXER_PARTS, strict=True),
     *zip(CAUSAL[::4], NO_CROSS[::4], strict=True),
-    *((EMBEDDING, each) for each in DECODER_ONLY),
+    *((EMBEDDING, each) for each in [*PREFIX, *DECODER_ONLY]),
 ]
 """Each part once with all laws; with all other parts it is in test_combinations.py."""

@@ -121,18 +121,20 @@ class MixerDecoderLayer(nn.Module):
         source: KeysValues | None,
         mask: Tensor | None,
         *,
+        real: Tensor | None = None,
         hook: AttentionHook | None = None,
     ) -> tuple[Tensor, MixerState]:
         """Map states [B, T, D] to [B, T, D]; also return the mixer's new state.
 
         The source's keys and values, and their mask [B, 1, 1, S], are None without cross-attention.
+        The mask ``real`` [B, T] is that of the states; None: all are real.
         """
         after = before
 
         def mix(x: Tensor) -> Tensor:
             nonlocal after
             mixed: Tensor
-            mixed, after = self.mixer(x, before, hook=hook)
+            mixed, after = self.mixer(x, before, real, hook)
             return mixed
 
         def attend_to_source(x: Tensor) -> Tensor:
