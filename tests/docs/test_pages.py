@@ -82,7 +82,10 @@ def test_commands_parse_and_recipes_compose(page: str, line: str) -> None:
     positional = [
         str(word) for value in context.params.values() if isinstance(value, tuple) for word in value
     ] + [value for value in context.params.values() if isinstance(value, str)]
-    overrides = [word for word in positional if "=" in word]
+    varied = context.params.get("vary", ())  # the first value of each
+    overrides = [
+        word.partition(",")[0] if word in varied else word for word in positional if "=" in word
+    ]
     for name in set(positional) & set(shipped_recipes()):
         compose(name, overrides)
 

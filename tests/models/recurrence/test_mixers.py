@@ -1,5 +1,7 @@
 """What the laws of all encoders and decoders (tests/laws) leave open about mixers."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -87,6 +89,28 @@ def _coefficients(recurrence: Recurrence, signals: Signals, source: int) -> Any:
     ones = torch.zeros_like(value)
     ones[:, source, :, 0] = 1.0
     return recurrence.run((query, key, ones, *gates))[0][..., 0].abs().movedim(-1, 1)
+
+
+def test_the_mixer_of_the_page_obeys_the_laws() -> None:
+    """The program of docs/models.md, in steps, with padding, and with a hook."""
+    page = (Path(__file__).parents[3] / "docs" / "models.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len([line for line in block.splitlines() if line]) <= 25
+    names: dict[str, Any] = {}
+    exec(block, names)
+    net = names["Fading"](D, D, 2).double()
+    inputs = torch.randn(2, 7, D, dtype=torch.float64)
+    mask = torch.arange(7) < torch.tensor([[7], [4]])
+    shown: list[Tensor] = []
+    whole, last = net(inputs, mask=mask, hook=lambda _, weights: shown.append(weights))
+    state = START
+    for token in range(7):
+        step, state = net(inputs[:, token : token + 1], state)
+        torch.testing.assert_close(step[0, 0], whole[0, token], rtol=0, atol=1e-11)
+    alone, own = net(inputs[1:, :4])
+    torch.testing.assert_close(alone, whole[1:, :4], rtol=0, atol=1e-11)
+    torch.testing.assert_close(own.memory[0], last.memory[0][1:], rtol=0, atol=1e-11)
+    assert shown[0].shape == (2, 2, 7, 7)
 
 
 def test_a_state_is_constant_in_size() -> None:
