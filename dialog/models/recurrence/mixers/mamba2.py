@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from dialog.models.contracts import AttentionHook
 from dialog.models.recurrence.kernels.recurrence import exact
 from dialog.models.recurrence.kernels.scalar_decay import ScalarDecay
+from dialog.models.recurrence.mixers.gated_output import HeadNorm
 from dialog.models.recurrence.mixers.local import ShortConvolution
 from dialog.models.recurrence.mixers.mixer import (
     START,
@@ -50,7 +51,7 @@ class Mamba2(Mixer):
         self.convolution = ShortConvolution(sum(self.sizes), bias=True)
         self.step_size = projection(size, heads, bias=True)
         self.gate = projection(size, width)
-        self.norm = nn.RMSNorm(width, eps=1e-5)
+        self.norm = HeadNorm(width)  # over the whole width, as published
         self.output = projection(width, size)
         self.log_rate = nn.Parameter(torch.empty(heads).uniform_(1, 16).log())  # A
         self.skip = nn.Parameter(torch.ones(heads))  # e
@@ -76,8 +77,8 @@ class Mamba2(Mixer):
         mixed, memory = self.mix(self.recurrence, signals, state, mask, hook)
         mixed = (mixed + values * self.skip.unsqueeze(-1)).flatten(-2)  # [B, T, W]
         gate = self.gate(inputs)
-        normed = self.norm((mixed * F.silu(exact(gate))).to(gate.dtype))
-        return self.output(normed), MixerState(memory, window)
+        normed = self.norm((mixed * F.silu(exact(gate))).unsqueeze(-2))
+        return self.output(normed.to(gate.dtype)), MixerState(memory, window)
 
 
 def first_step_bias(heads: int) -> Tensor:
