@@ -57,6 +57,22 @@ def report(times: dict[str, float], tokens: int, base: str, **facts: object) -> 
         print(json.dumps(row), flush=True)
 
 
+def kept_bytes(run: Callable[[], Tensor]) -> int:
+    """Return the bytes of all tensors that a forward pass keeps for the backward pass."""
+    storages: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        storages[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        outputs = run()  # must live until all storages are counted
+        total = sum(storages.values())
+    del outputs
+    return total
+
+
 def training_step(net: nn.Module, run: Callable[[], Tensor]) -> Callable[[], None]:
     """Return a step of forward and backward."""
 
@@ -89,13 +105,19 @@ def layers(names: Iterable[str], lengths: Iterable[int], tokens: int, repeats: i
         rows = max(1, tokens // length)
         inputs = torch.randn(rows, length, SIZE)
         attention = EncoderLayer(SETTINGS)
-        steps = {"transformer": training_step(attention, _causal(attention, inputs))}
+        passes: dict[str, tuple[nn.Module, Callable[[], Tensor]]] = {
+            "transformer": (attention, _causal(attention, inputs))
+        }
         for name in names:
             if name == "slstm" and length > 600:
                 continue
             width = 344 if name == "min_gru" else None
             layer = MixerDecoderLayer(SETTINGS, {"name": name}, width=width, cross_attention=False)
-            steps[name] = training_step(layer, _mixed(layer, inputs))
+            passes[name] = (layer, _mixed(layer, inputs))
+        for name, (_, run) in passes.items():
+            kilobytes = kept_bytes(run) / 1000 / (rows * length)
+            print(json.dumps({"name": name, "length": length, "kB_per_token": round(kilobytes, 1)}))
+        steps = {name: training_step(*pair) for name, pair in passes.items()}
         report(interleaved(steps, repeats), rows * length, "transformer", length=length)
 
 

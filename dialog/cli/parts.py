@@ -19,6 +19,7 @@ FAMILIES = {
     "tokenizers": "data.tokenizers:TOKENIZERS",
     "encoders": "models.seq2seq:ENCODERS",
     "decoders": "models.seq2seq:DECODERS",
+    "mixers": "models.recurrence:MIXERS",
     "attentions": "models.attention.attention:ATTENTIONS",
     "bridges": "models.recurrent:BRIDGES",
     "heads": "models.heads:HEADS",
