@@ -16,7 +16,7 @@ Edges = Sequence[tuple[int, str]]
 CONTEXT_TURNS: Edges = ((0, "0"), (1, "1"), (2, "2"), (3, "3"), (4, "4-5"), (6, "6+"))
 RESPONSE_WORDS: Edges = ((0, "0"), (1, "1-3"), (4, "4-7"), (8, "8-15"), (16, "16+"))
 RAREST_WORD: Edges = ((0, "0"), (1, "1-9"), (10, "10-99"), (100, "100+"))
-MOST_ACTS = 8
+MOST_NAMED_ACTS = 8
 """Number of dialogue acts with a bucket of their own; the rarer ones are "other"."""
 
 
@@ -46,27 +46,27 @@ def response_acts(entries: Iterable[Entry], rules: ExampleRules) -> dict[str, st
     """Return the dialogue act of each response, by the example's id; empty without `meta["acts"]`.
 
     `meta["acts"]` lists an act, or a list of acts, for each turn. Dialogues from which the rules
-    removed turns are left out, since their acts no longer match their turns. Only the `MOST_ACTS`
-    most frequent acts keep their name.
+    removed turns are left out, since their acts no longer match their turns. Only the
+    `MOST_NAMED_ACTS` most frequent acts keep their name.
     """
     acts: dict[str, str] = {}
     for entry in entries:
-        labels = () if isinstance(entry, Malformed) else entry.meta.get("acts")
-        dialogue = (
-            usable_dialogue(entry, rules, Counter())
-            if isinstance(labels, list) and not rules.reverse
-            else None
-        )
-        if dialogue is not None and isinstance(labels, list) and len(labels) == len(dialogue.turns):
-            for _, response in example_windows(dialogue, rules):
-                acts[f"{dialogue.id}#{response}"] = act_label(labels[response])
-    frequent = {label for label, _ in Counter(acts.values()).most_common(MOST_ACTS)}
+        labels = None if isinstance(entry, Malformed) else entry.meta.get("acts")
+        if not isinstance(labels, list) or rules.reverse:  # reversed turns match no longer
+            continue
+        dialogue = usable_dialogue(entry, rules, Counter())
+        if dialogue is None or len(labels) != len(dialogue.turns):
+            continue
+        for _, response in example_windows(dialogue, rules):
+            acts[f"{dialogue.id}#{response}"] = act_label(labels[response])
+    frequent = {label for label, _ in Counter(acts.values()).most_common(MOST_NAMED_ACTS)}
     return {name: label if label in frequent else "other" for name, label in acts.items()}
 
 
 def act_label(act: object) -> str:
-    """Return the label of a turn's act: its distinct parts, sorted and joined by "+"; of a nested
-    list the first.
+    """Return the label of a turn's act: its distinct parts, sorted and joined by "+".
+
+    Of a part that is a list, the first entry: ``[["inform", "food"], "thank"]`` is "inform+thank".
     """
     if isinstance(act, list):
         return "+".join(

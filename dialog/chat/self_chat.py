@@ -63,7 +63,8 @@ def measures(texts: Sequence[str]) -> dict[str, float]:
 
 def repeated(metric: CountMetric, texts: Sequence[str]) -> float:
     """Return the share of items of a metric that occurred before; 0 without items."""
-    return 1 - (distinct(metric, texts) or 1.0)
+    share = distinct(metric, texts)
+    return 1 - share if share else 0.0
 
 
 def distinct(metric: CountMetric, texts: Sequence[str]) -> float:

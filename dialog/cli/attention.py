@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 MEASURED = {"split": "split", "sample": "sample", "json": "as_json"}
 """Options of a measurement, and their parameters."""
 
+FORMATS = (".html", ".png", ".svg", ".json")
+"""Formats of the statistics."""
+
 
 @click.command()
 @click.argument(
@@ -114,21 +117,13 @@ def attention(
     removes them in at most 24 steps, the least important ones first.
 
     \b
-    Example:  dialog-seq2seq attention runs/quickstart/transformer/... --context "How are you ?"
-        --output map.html
-    Two runs: dialog-seq2seq attention RUN RUN --context "How are you ?" --response "Fine ."
-        --output maps.html
+    Example:  dialog-seq2seq attention RUN --context "Hi ." --output map.html
+    Two runs: dialog-seq2seq attention RUN RUN --context "Hi ." --response "Hey ." --output two.html
     A split:  dialog-seq2seq attention RUN --statistics --split test --output statistics.html
     Heads:    dialog-seq2seq attention RUN --importance --output heads.svg
     """  # noqa: D301 - click reads the character \b
     folders, overrides = split_overrides(runs)
     if statistics or importance:
-        from dialog.cli.attention import (
-            check_measurement,
-            show_importance,
-            show_statistics,
-        )
-
         drawn = {
             "--context": context,
             "--response": response,
@@ -141,8 +136,8 @@ def attention(
         from dialog.runs.load import load
 
         run = load(folders[0], overrides=overrides, trust=trust)
-        show = show_statistics if statistics else show_importance
-        show(run, split, sample, output=output, as_json=as_json)
+        measure = show_statistics if statistics else show_importance
+        measure(run, split, sample, output=output, as_json=as_json)
         return
     if output is None:
         raise UserError(
@@ -276,9 +271,6 @@ def write_picture(
 # ------------------------------------------------------------------ --statistics, --importance
 
 
-FORMATS = (".html", ".png", ".svg", ".json")
-
-
 def check_measurement(
     folders: Sequence[str],
     output: Path | None,
@@ -327,7 +319,7 @@ def show_statistics(
         html=lambda: statistics_page(statistics, title=display_name(run.folder)),
         png=lambda: statistics_image(statistics),
     )
-    show(statistics, statistics_lines(statistics), as_json=as_json)
+    print_measured(statistics, statistics_lines(statistics), as_json=as_json)
 
 
 def show_importance(
@@ -349,10 +341,10 @@ def show_importance(
         svg=lambda: ablation_svg(ablation, title=display_name(run.folder)),
         html=lambda: ablation_page(ablation, title=display_name(run.folder)),
     )
-    show(ablation, ablation_lines(ablation), as_json=as_json)
+    print_measured(ablation, ablation_lines(ablation), as_json=as_json)
 
 
-def show(measured: Mapping[str, Any], lines: Iterable[str], *, as_json: bool) -> None:
+def print_measured(measured: Mapping[str, Any], lines: Iterable[str], *, as_json: bool) -> None:
     """Print lines, or JSON."""
     if as_json:
         click.echo(to_json(measured, indent=1))

@@ -23,9 +23,9 @@ from dialog.serving.requests import SAMPLING_FIELDS, AttentionRequest, ChatReque
 from dialog.version import __version__
 
 SCHEMAS = "#/components/schemas/"
-EVENTS = (Chunk, UsageChunk, ErrorReply)
-KINDS = (
-    *EVENTS,
+STREAM_EVENTS = (Chunk, UsageChunk, ErrorReply)
+SCHEMA_TYPES = (
+    *STREAM_EVENTS,
     ResponseMaps,
     AttentionRequest,
     ChatRequest,
@@ -34,8 +34,8 @@ KINDS = (
     ModelEntry,
     ModelList,
 )
-PAGE: dict[str, Any] = {"text/html": {"schema": {"type": "string"}}}
-NAME = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
+HTML_PAGE: dict[str, Any] = {"text/html": {"schema": {"type": "string"}}}
+NAME_PARAMETER = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
 FAILURES = {
     "400": "invalid request",
     "401": "no key",
@@ -48,9 +48,10 @@ FAILURES = {
     "500": "failure",
     "503": "too many connections, or no response in time",
 }
-OF_ALL = ("401", "403", "503")
-OF_POST = (*OF_ALL, "400", "404", "413", "415", "429", "500")
-"""Failures of all routes but the state of the service, and of those that the worker serves."""
+COMMON_FAILURES = ("401", "403", "503")
+"""Failures of all routes but the state of the service."""
+WORKER_FAILURES = (*COMMON_FAILURES, "400", "404", "413", "415", "429", "500")
+"""Failures of the routes that the worker serves."""
 
 
 def openapi(name: str, generation: GenerationConfig) -> dict[str, Any]:
@@ -58,35 +59,40 @@ def openapi(name: str, generation: GenerationConfig) -> dict[str, Any]:
     search.
     """
     adapters: list[tuple[str, Any, Any]] = [
-        (kind.__name__, "validation", TypeAdapter(kind)) for kind in KINDS
+        (kind.__name__, "validation", TypeAdapter(kind)) for kind in SCHEMA_TYPES
     ]
     _, described = TypeAdapter.json_schemas(adapters, ref_template=f"{SCHEMAS}{{model}}")
     schemas = described["$defs"]
     schemas[ChatRequest.__name__] |= _limits_of_n(generation)
-    itself = {"schema": {"type": "object", "required": ["openapi", "info", "paths"]}}
+    this_document = {"schema": {"type": "object", "required": ["openapi", "info", "paths"]}}
     completions = _json(Completion)
-    completions["text/event-stream"] = {"schema": {"anyOf": [_reference(kind) for kind in EVENTS]}}
-    maps = _json(ResponseMaps) | PAGE
+    completions["text/event-stream"] = {
+        "schema": {"anyOf": [_reference(kind) for kind in STREAM_EVENTS]}
+    }
+    maps = _json(ResponseMaps) | HTML_PAGE
     gets = {
-        "/": _operation("Web page", PAGE),
+        "/": _operation("Web page", HTML_PAGE),
         "/healthz": _operation("State of the service", _json(Health), ("403",)),
-        "/openapi.json": _operation("This description", {"application/json": itself}),
-        "/v1/models": _operation("List of the model", _json(ModelList)),
+        "/openapi.json": _operation("This description", {"application/json": this_document}),
+        "/v1/models": _operation("Models (always one)", _json(ModelList)),
         "/v1/models/{name}": _operation(
-            "The model of a name", _json(ModelEntry), (*OF_ALL, "404"), parameters=[NAME]
+            "One model, by its name",
+            _json(ModelEntry),
+            (*COMMON_FAILURES, "404"),
+            parameters=[NAME_PARAMETER],
         ),
     }
     posts = {
         "/v1/chat/completions": _operation(
             "Response to the last message, in OpenAI's format",
             completions,
-            OF_POST,
+            WORKER_FAILURES,
             requestBody={"required": True, "content": _json(ChatRequest)},
         ),
         "/attention": _operation(
             "Attention maps of a response",
             maps,
-            (*OF_POST, "409"),
+            (*WORKER_FAILURES, "409"),
             requestBody={"required": True, "content": _json(AttentionRequest)},
         ),
     }
@@ -111,6 +117,7 @@ def _limits_of_n(generation: GenerationConfig) -> dict[str, Any]:
     several: dict[str, Any] = {
         "properties": {"stream": {"enum": [False, None]}, "temperature": {"not": {"const": 0}}}
     }
+    # greedy search has one response, so only sampling gives several
     if not has_candidates(generation.search):
         sampling = [
             {"required": [field], "properties": {field: {"type": "number"}}}
@@ -124,7 +131,7 @@ def _limits_of_n(generation: GenerationConfig) -> dict[str, Any]:
 
 
 def _operation(
-    summary: str, content: dict[str, Any], failures: Sequence[str] = OF_ALL, **more: Any
+    summary: str, content: dict[str, Any], failures: Sequence[str] = COMMON_FAILURES, **more: Any
 ) -> dict[str, Any]:
     """Return a route with its successful response, its failures by status, and ``more`` fields."""
     responses = {"200": {"description": "success", "content": content}}

@@ -4,7 +4,7 @@ import pytest
 
 from dialog.analysis.buckets import (
     CONTEXT_TURNS,
-    MOST_ACTS,
+    MOST_NAMED_ACTS,
     RAREST_WORD,
     act_label,
     count_words,
@@ -65,7 +65,7 @@ def test_acts_of_responses() -> None:
 
 def test_rare_acts_are_other() -> None:
     """Act k has k + 1 responses."""
-    acts = [number for number in range(MOST_ACTS + 2) for _ in range(number + 1)]
+    acts = [number for number in range(MOST_NAMED_ACTS + 2) for _ in range(number + 1)]
     labels = response_acts([dialogue("d", *["a"] * (len(acts) + 1), acts=[0, *acts])], RULES)
     assert list(labels.values()).count("other") == 3
-    assert set(labels.values()) == {"other", *(str(number) for number in range(2, MOST_ACTS + 2))}
+    assert set(labels.values()) == {"other", *(str(number) for number in range(2, MOST_NAMED_ACTS + 2))}

@@ -16,7 +16,7 @@ import click
 import pytest
 
 from dialog.cli import VERBS, program
-from dialog.comparison.grid.contenders import of_recipe
+from dialog.comparison.grid.contenders import of_recipe, vary
 from dialog.comparison.grid.folder import Grid
 from dialog.config.compose import compose, shipped_recipes
 from dialog.data.reading.download_sources import DOWNLOADS
@@ -79,6 +79,7 @@ def test_commands_parse_and_recipes_compose(page: str, line: str) -> None:
     context = command.make_context(
         words[0], [word.replace("$SLURM_ARRAY_TASK_ID", "1") for word in words[1:]]
     )
+    variations = context.params.pop("vary", ())
     positional = [
         str(word) for value in context.params.values() if isinstance(value, tuple) for word in value
     ] + [value for value in context.params.values() if isinstance(value, str)]
@@ -87,7 +88,7 @@ def test_commands_parse_and_recipes_compose(page: str, line: str) -> None:
         word.partition(",")[0] if word in varied else word for word in positional if "=" in word
     ]
     for name in set(positional) & set(shipped_recipes()):
-        compose(name, overrides)
+        vary(name, overrides, variations)
 
 
 def test_the_corpora_are_those_that_can_be_downloaded() -> None:

@@ -98,27 +98,31 @@ def rollout(maps: Sequence[AttentionMap]) -> Tensor | None:
     """Return the rollout [B, T, S] of one forward pass, rows sum to 1; None without
     cross-attention.
 
-    Each attention counts as A' = (A + I) / 2 with A the mean over heads, since a residual
-    connection keeps half of a state; Abnar & Zuidema 2020, section 3. The encoder's E is the
-    product of its A'. In the decoder, each row is the part of a state that comes from each source
-    token: self-attention mixes rows, R <- A' R, and cross-attention C adds to them, R <- (R + C E)
-    / 2, from R = 0. Only the source's part is kept, and rows are divided by their sum. With
+    Abnar & Zuidema 2020, section 3:
+
+        A' = (A + I) / 2       attention and residual connection; A is the mean over heads
+        E  = product of A'     encoder
+        R <- A' R              self-attention of the decoder, from R = 0
+        R <- (R + C E) / 2     cross-attention C
+
+    Each row of R is the part of a state that comes from each source token. Only the source's part
+    is kept, and rows are divided by their sum. With
     recurrent layers, which have no weights between their states, the rollout is the cross-attention
     itself. Attention over whole turns (hierarchical encoders) is not followed. The rollout of an
     ensemble is the mean over its networks.
     """
-    networks = {
-        attention.network: [one for one in maps if one.network == attention.network]
-        for attention in maps
-    }
-    followed = [one for one in map(_rollout_of_network, networks.values()) if one is not None]
+    networks = dict.fromkeys(one.network for one in maps)
+    rollouts = [
+        _rollout_of_network([one for one in maps if one.network == name]) for name in networks
+    ]
+    followed = [one for one in rollouts if one is not None]
     return torch.stack(followed).mean(0) if followed else None
 
 
 def _rollout_of_network(maps: Sequence[AttentionMap]) -> Tensor | None:
     """Return the rollout [B, T, S] of one network; None without cross-attention."""
-    encoder: Tensor | None = None  # None: the identity
-    source: Tensor | None = None  # None: 0
+    encoded: Tensor | None = None  # E; None: the identity
+    reached: Tensor | None = None  # R; None: 0
     for attention in maps:
         if "turns" in (attention.side, attention.columns):
             continue
@@ -126,18 +130,18 @@ def _rollout_of_network(maps: Sequence[AttentionMap]) -> Tensor | None:
         if attention.side == "source":
             kept = (
                 torch.eye(mean.shape[-1], dtype=mean.dtype, device=mean.device)
-                if encoder is None
-                else encoder
+                if encoded is None
+                else encoded
             )
-            encoder = (mean @ kept + kept) / 2  # [B, S, S]
+            encoded = (mean @ kept + kept) / 2  # [B, S, S]
         elif attention.kind == "cross":
-            reached = mean if encoder is None else mean @ encoder  # [B, T, S]
-            source = reached / 2 if source is None else (source + reached) / 2
-        elif source is not None:
-            source = (mean @ source + source) / 2
-    if source is None:
+            added = mean if encoded is None else mean @ encoded  # [B, T, S]
+            reached = added / 2 if reached is None else (reached + added) / 2
+        elif reached is not None:
+            reached = (mean @ reached + reached) / 2
+    if reached is None:
         return None
-    return source / source.sum(-1, keepdim=True).clamp(min=torch.finfo(source.dtype).tiny)
+    return reached / reached.sum(-1, keepdim=True).clamp(min=torch.finfo(reached.dtype).tiny)
 
 
 def sum_by_turn(weights: Tensor, turns: Tensor) -> Tensor:

@@ -15,8 +15,11 @@ from lightning.pytorch import Trainer
 from dialog.signals import STOP_SIGNALS, Stopped
 from dialog.training.lightning_internals import SignalConnector
 
-EXCHANGED = 1.0
+EXCHANGE_SECONDS = 1.0
 """Seconds between two exchanges among ranks."""
+
+FORWARDED_SECONDS = 1.0
+"""A launcher may forward a signal that the terminal has sent too; a later one is meant as such."""
 
 
 class StopSignals(SignalConnector):
@@ -55,8 +58,8 @@ class StopSignals(SignalConnector):
         """Return the number of a signal that any rank has received, or 0; all ranks must call this
         alike.
 
-        Ranks exchange about once in `EXCHANGED` seconds; they agree on the number of calls in
-        between.
+        Ranks exchange about once in `EXCHANGE_SECONDS` seconds; they agree on the number of calls
+        in between.
         """
         if self.trainer.world_size == 1 or not dist.is_initialized():
             return self.received
@@ -69,18 +72,19 @@ class StopSignals(SignalConnector):
         dist.all_reduce(shared, op=dist.ReduceOp.MAX)
         number, seconds_per_call = shared.tolist()
         self.interval = self.countdown = round(
-            min(max(EXCHANGED / max(seconds_per_call, 1e-6), 1), 1000)
+            min(max(EXCHANGE_SECONDS / max(seconds_per_call, 1e-6), 1), 1000)
         )
         self.exchanged_at = now
         return int(number)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.received and time.monotonic() - self.received_at >= 1:
+        if self.received and time.monotonic() - self.received_at >= FORWARDED_SECONDS:
             os._exit(Stopped(number).code)
         for descriptor in self.terminals:
-            # lost: writing to it would end the process before it has saved
+            # the terminal has closed: writing to it would end the process before it has saved
             if not os.isatty(descriptor):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
         if not self.received:
-            self.received = number
+            # the time first: a second signal may interrupt this handler between the two
             self.received_at = time.monotonic()
+            self.received = number

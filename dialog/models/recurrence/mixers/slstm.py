@@ -91,9 +91,10 @@ class SLSTM(Mixer):
         hidden, content, norm, top = memory
         recurrent = torch.einsum("bhi,hij->bhj", hidden, exact(self.recurrent))
         enter, forget, candidate, output = (gates + recurrent).chunk(4, -1)
-        forget = F.logsigmoid(forget) + top
-        top = torch.maximum(forget, enter).detach()
-        forget = (forget - top).exp()
+        log_forget = F.logsigmoid(forget) + top
+        # h = c / n does not depend on the scale m, so it needs no gradient
+        top = torch.maximum(log_forget, enter).detach()
+        forget = (log_forget - top).exp()
         enter = (enter - top).exp()
         content = forget * content + enter * candidate.tanh()
         norm = forget * norm + enter
