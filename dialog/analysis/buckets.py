@@ -14,6 +14,16 @@ from dialog.metrics.words import words
 Edges = Sequence[tuple[int, str]]
 """The lowest value of each bucket, ascending, with its label."""
 CONTEXT_TURNS: Edges = ((0, "0"), (1, "1"), (2, "2"), (3, "3"), (4, "4-5"), (6, "6+"))
+CONTEXT_WORDS: Edges = (
+    (0, "0-7"),
+    (8, "8-15"),
+    (16, "16-31"),
+    (32, "32-63"),
+    (64, "64-127"),
+    (128, "128-255"),
+    (256, "256-511"),
+    (512, "512+"),
+)
 RESPONSE_WORDS: Edges = ((0, "0"), (1, "1-3"), (4, "4-7"), (8, "8-15"), (16, "16+"))
 RAREST_WORD: Edges = ((0, "0"), (1, "1-9"), (10, "10-99"), (100, "100+"))
 MOST_NAMED_ACTS = 8

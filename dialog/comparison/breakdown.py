@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from dialog.analysis.buckets import (
     CONTEXT_TURNS,
+    CONTEXT_WORDS,
     RAREST_WORD,
     RESPONSE_WORDS,
     count_words,
@@ -31,10 +33,13 @@ Floats = NDArray[np.float64]
 
 
 class Qualities(NamedTuple):
-    """Statistics of the responses of a run: of the metrics `BitsPerByte` [N, 3] and `F1` [N, 2]."""
+    """Statistics of the responses of a run: of the metrics `BitsPerByte` [N, 3] and `F1` [N, 2];
+    and whether each response is the reference [N].
+    """
 
     likelihood: Floats | None  # None for responses of systems without likelihood
     f1: Floats
+    exact: NDArray[np.bool_]
 
 
 class Grouping(NamedTuple):
@@ -56,8 +61,9 @@ def breakdown(
     examples in order.
 
     Each bucket has the number of its examples, and by model the bits per byte ("values", None
-    without likelihood) and the F1 of its examples ("f1"), as means over runs. Empty buckets are
-    left out.
+    without likelihood) and the F1 of its examples ("f1"), as means over runs, and the share of
+    responses that are the reference ("exact", mean and standard deviation). Empty buckets are left
+    out.
 
     Args:
         evaluations: Folders of the evaluations, or files of responses, by model.
@@ -102,11 +108,14 @@ def groupings(
 ) -> list[Grouping]:
     """Label the examples of a responses.jsonl by each property that is known."""
     turns: list[str | None] = []
+    context_words: list[str | None] = []
     sizes: list[str | None] = []
     rarest: list[str | None] = []
     act_labels: list[str | None] = []
     for row in read_json_lines(file, "id", "context", "reference"):
         turns.append(label_of(len(row["context"]), CONTEXT_TURNS))
+        read = sum(len(words(turn)) for turn in row["context"])
+        context_words.append(label_of(read, CONTEXT_WORDS))
         sizes.append(label_of(len(words(row["reference"])), RESPONSE_WORDS))
         count = None if train_counts is None else rarest_word_count(row["reference"], train_counts)
         rarest.append(None if count is None else label_of(count, RAREST_WORD))
@@ -114,6 +123,7 @@ def groupings(
     distinct_acts = sorted({label for label in act_labels if label is not None})
     return [
         Grouping("context turns", turns, [label for _, label in CONTEXT_TURNS]),
+        Grouping("context words", context_words, [label for _, label in CONTEXT_WORDS]),
         Grouping("response words", sizes, [label for _, label in RESPONSE_WORDS]),
         Grouping("rarest word", rarest, [label for _, label in RAREST_WORD]),
         Grouping("act", act_labels, distinct_acts),
@@ -129,6 +139,7 @@ def _bucket(
         "examples": int(chosen.sum()),
         "values": {model: _bits_per_byte(runs, chosen) for model, runs in qualities.items()},
         "f1": {model: _f1(runs, chosen) for model, runs in qualities.items()},
+        "exact": {model: _exact(runs, chosen) for model, runs in qualities.items()},
     }
 
 
@@ -145,6 +156,14 @@ def _f1(runs: Sequence[Qualities], chosen: NDArray[np.bool_]) -> float | None:
     return float(np.mean(values)) if values else None
 
 
+def _exact(runs: Sequence[Qualities], chosen: NDArray[np.bool_]) -> dict[str, float | None] | None:
+    """Return mean and, with several runs, standard deviation of the share of exact responses."""
+    shares = [float(run.exact[chosen].mean()) for run in runs]
+    if not shares:
+        return None
+    return {"mean": fmean(shares), "std": stdev(shares) if len(shares) > 1 else None}
+
+
 def _file(path: Path) -> Path:
     return path / "responses.jsonl" if path.is_dir() else path
 
@@ -153,8 +172,10 @@ def _read(file: Path) -> Qualities:
     metric = F1()
     likelihood = []
     f1 = []
+    exact = []
     for row in read_json_lines(file, "reference", "response"):
         f1.append(metric.statistics(row["response"], row["reference"]))
+        exact.append(words(row["response"]) == words(row["reference"]))
         if row.get("nll") is not None:
             size = row.get("reference_bytes", len(row["reference"].encode()))
             likelihood.append(
@@ -162,5 +183,7 @@ def _read(file: Path) -> Qualities:
             )
     complete = len(likelihood) == len(f1)
     return Qualities(
-        np.array(likelihood).reshape(-1, 3) if complete else None, np.array(f1).reshape(-1, 2)
+        np.array(likelihood).reshape(-1, 3) if complete else None,
+        np.array(f1).reshape(-1, 2),
+        np.array(exact, dtype=bool),
     )

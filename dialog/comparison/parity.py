@@ -196,6 +196,13 @@ REPORTED: dict[str, Setting] = {
 """Settings that may be tuned for each model, with the same number of trials."""
 
 
+def state_sizes(models: Sequence[Mapping[str, Any]]) -> dict[str, list[int | None]]:
+    """Return the bytes of the states of all models, by the length of the context."""
+    sizes = [model.get("state_bytes") or {} for model in models]
+    lengths = dict.fromkeys(length for each in sizes for length in each)
+    return {length: [each.get(length) for each in sizes] for length in lengths}
+
+
 def parity(systems: Sequence[EvaluatedSystem]) -> list[dict[str, Any]]:
     """Return the rows of "parity" in results.json: differing settings first, those that must be
     equal before others.
@@ -232,6 +239,10 @@ def parity(systems: Sequence[EvaluatedSystem]) -> list[dict[str, Any]]:
         ),
         close_row("parameters", [values.get("total") for values in counts]),
         row("FLOPs per target token", flops),
+        *(
+            row(f"bytes of state after {length} tokens", values)
+            for length, values in state_sizes(models).items()
+        ),
         close_row(
             "target tokens seen",
             [rounded_mean(model_runs, "target_tokens") for model_runs in runs],

@@ -26,11 +26,15 @@ class Copy(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One utterance of a speaker; `copies` lists known repetitions of earlier turns."""
+    """One utterance of a speaker; `copies` lists known repetitions of earlier turns.
+
+    A turn with `copies`, or that `is_answer`, is the only right response to the turns before it.
+    """
 
     speaker: str
     text: str
     copies: tuple[Copy, ...] = ()
+    is_answer: bool = False
 
 
 @dataclass(frozen=True, slots=True)

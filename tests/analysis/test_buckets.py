@@ -68,4 +68,7 @@ def test_rare_acts_are_other() -> None:
     acts = [number for number in range(MOST_NAMED_ACTS + 2) for _ in range(number + 1)]
     labels = response_acts([dialogue("d", *["a"] * (len(acts) + 1), acts=[0, *acts])], RULES)
     assert list(labels.values()).count("other") == 3
-    assert set(labels.values()) == {"other", *(str(number) for number in range(2, MOST_NAMED_ACTS + 2))}
+    assert set(labels.values()) == {
+        "other",
+        *(str(number) for number in range(2, MOST_NAMED_ACTS + 2)),
+    }

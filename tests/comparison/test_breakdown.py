@@ -67,7 +67,13 @@ def test_breakdown_by_hand(evaluations: dict[str, list[Path]]) -> None:
             evaluations, {"good": 200, "cat": 5, "one": 12, "two": 40, "three": 10}, {"e#1": "ask"}
         )
     )
-    assert list(result) == ["context turns", "response words", "rarest word", "act"]
+    assert list(result) == [
+        "context turns",
+        "context words",
+        "response words",
+        "rarest word",
+        "act",
+    ]
     approx = pytest.approx
     assert result["context turns"] == {
         "1": (2, approx((10 + 40 + 30 + 40) / 40), None, approx(100 / 3), approx((100 + 40) / 2)),
@@ -97,5 +103,20 @@ def test_likelihood_of_another_system_needs_no_bytes(tmp_path: Path) -> None:
 
 
 def test_unknown_properties_are_left_out(evaluations: dict[str, list[Path]]) -> None:
-    assert list(table(breakdown(evaluations))) == ["context turns", "response words"]
+    assert list(table(breakdown(evaluations))) == [
+        "context turns",
+        "context words",
+        "response words",
+    ]
     assert breakdown({"A": []}) == []
+
+
+def test_exact_responses_by_length_of_the_context(evaluations: dict[str, list[Path]]) -> None:
+    (part,) = (part for part in breakdown(evaluations) if part["by"] == "context words")
+    (bucket,) = part["buckets"]
+    assert bucket["label"] == "0-7"
+    assert bucket["exact"]["A"] == {
+        "mean": pytest.approx(1 / 6),
+        "std": pytest.approx(0.5**0.5 / 3),
+    }
+    assert bucket["exact"]["B"] == {"mean": pytest.approx(2 / 3), "std": None}

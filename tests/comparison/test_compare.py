@@ -85,7 +85,7 @@ def test_results(comparison: Comparison) -> None:
         "crossings", "context_use", "breakdown", "calibration", "samples", "disagreements", "attention", "rating",
         "ratings",
     }  # fmt: skip
-    assert (results["format"], results["split"]) == (3, "test")
+    assert (results["format"], results["split"]) == (4, "test")
     assert results["statistics"]["seeds"] == {"lstm": 2, "transformer": 2}
     assert "--seeds 2" in results["command"]
     assert "lstm.yaml transformer.yaml trainer.max_steps=8" in results["command"]
@@ -94,7 +94,7 @@ def test_results(comparison: Comparison) -> None:
     assert [model["name"] for model in results["models"]] == ["lstm", "transformer"]
     for model in results["models"]:
         assert model.keys() == {
-            "name", "kind", "tokenizer", "parameters", "flops_per_target_token", "trials", "runs", "summary", "cost",
+            "name", "kind", "tokenizer", "parameters", "flops_per_target_token", "state_bytes", "trials", "runs", "summary", "cost",
         }  # fmt: skip
         assert model["kind"] == "recipe"
         sizes = model["parameters"]

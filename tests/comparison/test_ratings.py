@@ -12,6 +12,7 @@ from scipy import stats
 from dialog.cli import main
 from dialog.comparison.statistics.ratings import (
     Rater,
+    add_ratings,
     agreement,
     exact_interval,
     kept_ratings,
@@ -224,12 +225,12 @@ def comparison(results: dict[str, Any], tmp_path: Path) -> Path:
     lists = ("warnings", "verdicts", "rankings", "parity", "differences", "crossings")
     lists += ("breakdown", "samples", "disagreements")
     objects = ("environment", "references", "statistics", "context_use", "calibration", "attention")
-    numbers = {"format": 3, "seconds": 1.0, "dialogues": 20, "examples": 20}
+    numbers = {"format": 4, "seconds": 1.0, "dialogues": 20, "examples": 20}
     fields = numbers | {"command": "", "split": "test", "verdict": ""}
     fields |= {name: [] for name in lists} | {name: {} for name in objects}
     for model in results["models"]:
         model |= {"kind": "recipe", "parameters": {}, "tokenizer": None, "trials": None}
-        model |= {"flops_per_target_token": None, "runs": [], "summary": {}}
+        model |= {"flops_per_target_token": None, "state_bytes": {}, "runs": [], "summary": {}}
         model["cost"] = dict.fromkeys(
             ("tokens_per_second", "seconds_to", "milliseconds_per_response", "peak_memory_bytes")
         )
@@ -289,3 +290,11 @@ def test_invalid_ratings_change_nothing(
         if not path.name.startswith(".")
     }
     assert after == before
+
+
+def test_results_of_another_format_take_no_ratings(comparison: Path) -> None:
+    file = comparison / "results.json"
+    older = json.loads(file.read_text(encoding="utf-8")) | {"format": 3}
+    file.write_text(json.dumps(older), encoding="utf-8")
+    with pytest.raises(UserError, match=r"results\.json: has format 3"):
+        add_ratings(comparison, [])

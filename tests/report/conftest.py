@@ -95,6 +95,7 @@ def _model(
             "rest": 3_420_000 + 9 * index,
         },
         "flops_per_target_token": 5.1e7 + 9e6 * index,
+        "state_bytes": {"100": 102_400 * (1 + index), "1000": 1_024_000 if index else None},
         "tokenizer": "t" * 64,
         "trials": 1 if index else None,
         "runs": runs,
@@ -121,6 +122,7 @@ def responses_model(name: str, subsets: dict[str, float]) -> dict[str, Any]:
     none = {
         "parameters": {"total": 0, "embeddings": 0, "rest": 0},
         "flops_per_target_token": None,
+        "state_bytes": {},
         "trials": None,
     }
     cost = dict.fromkeys(
@@ -206,6 +208,7 @@ def _context_use(models: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def _breakdown(models: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     labels = {
         "context turns": ("1", "2", "3–4", "5+"),
+        "context words": ("0-7", "8-15", "16-31"),
         "response words": ("1–3", "4–8", "9–16", "17+"),
         "rarest word": ("top 100", "top 1,000", "rarer", "unseen"),
         "act": ("inform", "question", "directive", "commissive"),
@@ -220,6 +223,7 @@ def _breakdown(models: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
                     "examples": 900 * (n + 1),
                     "values": {name: 1.2 + 0.07 * n + 0.04 * m for m, name in enumerate(names)},
                     "f1": dict.fromkeys(names),
+                    "exact": {name: {"mean": 0.9 - 0.1 * n, "std": 0.02} for name in names},
                 }
                 for n, label in enumerate(buckets)
             ],
@@ -368,7 +372,7 @@ def example_results(
         name: {metric: value * 0.8 for metric, value in GENERATION.items()} for name in REFERENCES
     }
     return {
-        "format": 3,
+        "format": 4,
         "command": f"dialog compare {text}",
         "environment": {"torch": "2.13.0", "cpu": text, text: 3},
         "split": "test",
@@ -453,6 +457,7 @@ def bare() -> dict[str, Any]:
     for model in results["models"]:
         model |= {
             "flops_per_target_token": None,
+            "state_bytes": {},
             "trials": None,
             "cost": dict.fromkeys(model["cost"]),
         }

@@ -25,13 +25,13 @@ from dialog.comparison.results.attention import (
 )
 from dialog.comparison.results.samples import SHARED, disagreements, draw_samples, rating_pairs
 from dialog.comparison.results.systems import System
+from dialog.comparison.statistics.ratings import RESULTS_FORMAT
 from dialog.comparison.statistics.section import statistics_section
 from dialog.comparison.statistics.verdict import listed
 from dialog.data.dialogue import Example
 from dialog.metrics.measurement import FAILED
 from dialog.training.checkpoints.manifest import MANIFEST
 
-FORMAT = 3
 log = logging.getLogger("dialog")
 
 
@@ -63,7 +63,7 @@ def results_of(
     context_use, attention = network_sections(systems, samples)
     untested = [system for system in systems if not system.measured_runs]
     return {
-        "format": FORMAT,
+        "format": RESULTS_FORMAT,
         "command": " && ".join(grid.commands),
         "environment": next(
             (system.evaluated.environment for system in systems if system.evaluated.environment), {}

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dialog.analysis.flops import training_flops
+from dialog.analysis.flops import state_bytes, training_flops
 from dialog.analysis.measured import Measured, example_bytes, read_measured
 from dialog.comparison.context_use import sample_of
 from dialog.comparison.grid.folder import SPLIT, Cell, Contender, check_same_conditions, is_diverged
@@ -77,6 +77,9 @@ def summarize(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         summary[name] = {"mean": statistics.fmean(values), "std": std, "n": len(values)}
     return summary
 
+
+STATE_CONTEXTS = (100, 1000)
+"""Lengths of contexts, in tokens, after which the state of generation is measured."""
 
 SUBSETS = ("all", "clean", "leaked")
 
@@ -223,6 +226,7 @@ def finished_system(contender: Contender, runs: list[FinishedRun]) -> System:
         "tokenizer": None,
         "parameters": {},
         "flops_per_target_token": None,
+        "state_bytes": {},
         "trials": None,
         "runs": entries,
         "summary": summaries(runs),
@@ -241,6 +245,7 @@ def finished_system(contender: Contender, runs: list[FinishedRun]) -> System:
         "tokenizer": environment.get("tokenizer"),
         "parameters": count_parameters(run.model),
         "flops_per_target_token": flops_per_target_token(run, sample_of(run, SPLIT)),
+        "state_bytes": state_sizes(run),
     }
     return System(
         contender,
@@ -271,6 +276,12 @@ def summaries(runs: list[FinishedRun]) -> dict[str, dict[str, Any]]:
         },
     }
     return {subset: summarize(values) if any(values) else {} for subset, values in parts.items()}
+
+
+def state_sizes(run: Run) -> dict[str, int | None]:
+    """Return the bytes that generation keeps for contexts of `STATE_CONTEXTS` tokens."""
+    network = copy.deepcopy(run.model).cpu().eval()
+    return {str(length): state_bytes(network, length) for length in STATE_CONTEXTS}
 
 
 def flops_per_target_token(run: Run, sample: Sequence[Example]) -> float:

@@ -26,6 +26,8 @@ from dialog.report.tables import model_names
 
 RESULTS = "results.json"
 FORMAT = 1
+RESULTS_FORMAT = 4
+"""Format of results.json."""
 ALL = "all raters"
 """Name of the majority of several raters."""
 
@@ -71,7 +73,12 @@ def add_ratings(folder: Path, files: Sequence[Path]) -> dict[str, Any]:
             f"{folder}: is not a finished comparison ({RESULTS} is missing); ratings need one"
         )
     with lock(folder / ".report.lock", wait=True):
-        results = read_json(path, "models", "rankings")
+        results = read_json(path, "format", "models", "rankings")
+        if results["format"] != RESULTS_FORMAT:
+            raise UserError(
+                f"{path}: has format {results['format']}, not {RESULTS_FORMAT}, which this version"
+                f" writes; run compare {folder} first"
+            )
         results["ratings"] = json_copy(rate(results, files))
         write_reports(results, folder)
         write_json(path, results)

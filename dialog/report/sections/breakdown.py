@@ -27,18 +27,31 @@ from dialog.report.tables import (
 TITLES = {"rarest word": "occurrences of the rarest word in train", "act": "dialogue act"}
 """Titles of properties whose name in results.json does not explain itself."""
 
+BARS = "; bars: standard deviation over seeds"
+
 
 def breakdown(results: Results) -> ReportSection:
     """Return bits per byte and F1 by context length, response length, rarest word and
-    dialogue act.
+    dialogue act; for tasks with known answers first their accuracy by context length.
     """
     names = model_names(results)
     filled = [part for part in results["breakdown"] if part["buckets"]]
     measured = [part for part in filled if _is_measured([part], names, "bits_per_byte")]
     drawings = [_chart(part, names) for part in measured]
     caption = "Bits per byte of the references; lower is better."
+    by_length = [part for part in filled if part["by"] == "context words"]
+    has_answers = any(
+        "answer_accuracy" in model["summary"].get("all", {}) for model in results["models"]
+    )
+    if has_answers and by_length:
+        drawings = [_answers_chart(by_length[0], names), *drawings]
+        caption = (
+            f"First: answer accuracy by the length of the context{BARS}. Others: bits per byte of"
+            " the references; lower is better."
+        )
     over = "; mean over seeds" if has_several_seeds(results) else ""
     tables = (
+        *_table(by_length if has_answers else (), names, "answer_accuracy", over),
         *_table(filled, names, "bits_per_byte", over),
         *_table(filled, names, "f1", over, folded="F1"),
     )
@@ -115,6 +128,16 @@ def _chart(part: Mapping[str, Any], names: Sequence[str]) -> str:
     )
 
 
+def _answers_chart(part: Mapping[str, Any], names: Sequence[str]) -> str:
+    series = {
+        index: [Spread(100 * each["mean"], each["std"] and 100 * each["std"]) for each in line]
+        for index, name in enumerate(names)
+        if all(line := [bucket["exact"].get(name) for bucket in part["buckets"]])
+    }
+    labels = [str(bucket["label"]) for bucket in part["buckets"]]
+    return categories_svg(labels, series, x=_title(part), y="answer accuracy, %")
+
+
 def _is_measured(parts: Sequence[Mapping[str, Any]], names: Sequence[str], metric: str) -> bool:
     buckets = [bucket for part in parts for bucket in part["buckets"]]
     return any(_value(bucket, name, metric) is not None for bucket in buckets for name in names)
@@ -125,5 +148,8 @@ def _title(part: Mapping[str, Any]) -> str:
 
 
 def _value(bucket: Mapping[str, Any], name: str, metric: str = "bits_per_byte") -> float | None:
+    if metric == "answer_accuracy":
+        exact = bucket["exact"].get(name)
+        return exact and float(exact["mean"])
     values: Mapping[str, float | None] = bucket["values" if metric == "bits_per_byte" else metric]
     return values.get(name)

@@ -25,6 +25,7 @@ from dialog.report.tables import (
 )
 
 NOTES = {
+    "State after 100 tokens": "State: what generation keeps for one context.",
     "Training time": "Training time includes validations and checkpoints.",
     "Target tokens per second": "Target tokens per second: median of the training steps.",
     "Time per response": "Time per response: generation in the batches of the evaluation.",
@@ -42,6 +43,10 @@ def cost(results: Results) -> ReportSection:
         (
             "FLOPs per target token",
             [optional(model["flops_per_target_token"], magnitude) for model in models],
+        ),
+        *(
+            (f"State after {length} tokens", [_state_bytes(model, length) for model in models])
+            for length in sorted({key for model in models for key in model["state_bytes"]}, key=int)
         ),
         ("Tuning trials", [optional(model["trials"], count) for model in models]),
         ("Seeds", [str(len(model["runs"])) if _trained(model) else NONE for model in models]),
@@ -68,6 +73,10 @@ def cost(results: Results) -> ReportSection:
     notes = [NOTES[row[0].text] for row in filled if row[0].text in NOTES]
     caption = " ".join([f"Size and cost of the contenders.{spread}", *notes])
     return ReportSection("Cost", table_of_contenders(results, [RowGroup("", filled)], caption))
+
+
+def _state_bytes(model: Mapping[str, Any], length: str) -> str:
+    return optional(model["state_bytes"].get(length), _bytes)
 
 
 def runs(results: Results) -> ReportSection:

@@ -72,7 +72,7 @@ class Evaluation:
         self.lossless = self.lossless and answered.scored.lossless
         self.confidences += answered.scored.confidences
         self.dialogue_ids.append(example.dialogue_id)
-        question = bool(example.response.copies)
+        question = bool(example.response.copies) or example.response.is_answer
         self._answers.append((question and answered.exact, question))
         self.counts.update(questions=question)
         self.fingerprint.update(example_bytes(row))

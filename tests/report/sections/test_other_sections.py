@@ -171,10 +171,11 @@ def test_contenders_without_likelihood_have_dashes(three: dict[str, Any]) -> Non
 
 def test_breakdown_has_small_multiples(results: dict[str, Any]) -> None:
     section = breakdown(results)
-    assert len(section.figures[0].drawings) == 4
+    assert len(section.figures[0].drawings) == 5
     titles = [group.title for group in section.tables[0].groups]
     assert titles == [
         "Context turns",
+        "Context words",
         "Response words",
         "Occurrences of the rarest word in train",
         "Dialogue act",
@@ -183,6 +184,14 @@ def test_breakdown_has_small_multiples(results: dict[str, Any]) -> None:
     assert lines[-1] == lines[0] - 2, "no lines between dialogue acts, which have no order"
     assert texts(section.tables[0])["17+"] == ["1.410", "1.450", "3,600"]
     assert len(section.tables) == 1, "without F1, as results.json of earlier versions"
+
+
+def test_breakdown_of_known_answers_comes_first(results: dict[str, Any]) -> None:
+    for model in results["models"]:
+        model["summary"]["all"]["answer_accuracy"] = {"mean": 0.8, "std": None, "n": 1}
+    section = breakdown(results)
+    assert len(section.figures[0].drawings) == 6
+    assert texts(section.tables[0])["8-15"] == ["80.0 %", "80.0 %", "1,800"]
 
 
 def test_breakdown_of_f1_is_folded(results: dict[str, Any]) -> None:

@@ -175,7 +175,7 @@ class SyntheticTasks:
                 Copy(start, start + len(exchange.words[place]), 0, starts[place])
                 for start, place in zip(offsets, exchange.places, strict=False)
             )
-            turns = (Turn("A", text), Turn("B", response, copies))
+            turns = (Turn("A", text), Turn("B", response, copies, is_answer=True))
             return Dialogue(f"{split}-{index}", turns, {"task": self.task})
         raise UserError(
             f"corpus synthetic: no {split} dialogue in {TRIES:,} draws; set other lengths, or more"
