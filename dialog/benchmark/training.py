@@ -71,15 +71,11 @@ def measure_training(
             raise UserError(
                 "benchmark runs in one process; set trainer.devices=1 trainer.num_nodes=1"
             )
-        with warnings.catch_warnings():
+        advice = "nothing is kept, run it again"
+        with warnings.catch_warnings(), trainer.ready_to_fit(lightning, advice=advice):
             # because validation is off
             warnings.filterwarnings("ignore", message=".*could not find the monitored key")
-            trainer.fit(
-                lightning,
-                module,
-                build_data(recipe, folder, store.tokenizer),
-                advice="nothing is kept, run it again",
-            )
+            lightning.fit(module, build_data(recipe, folder, store.tokenizer))
     peaks = {
         "memory_bytes": memory.process_peak(),
         "cuda_memory_bytes": memory.cuda_peak() if device == "cuda" else None,

@@ -60,7 +60,7 @@ class Family(Mapping[str, Callable[..., T]], Generic[T]):
         Raises:
             UserError: unknown name, or one that cannot be imported.
         """
-        return import_part(name) if "." in name else lookup(self, name, self.kind)
+        return import_part(name) if "." in name else lookup(self._parts, name, self.kind)
 
     def arguments(self, name: str) -> dict[str, inspect.Parameter]:
         """Return the arguments of a part that a recipe may set."""
@@ -135,6 +135,8 @@ def resolve(family: Family[T], component: Mapping[str, Any], **runtime: object) 
     ]
     if missing:
         raise UserError(f"{name}: missing required argument: {', '.join(missing)}")
+    if settings_class(constructor) is None:
+        return partial(constructor, **passed, **arguments)
     return partial(construct, constructor, **passed, **arguments)
 
 

@@ -9,7 +9,8 @@ import os
 import re
 import shlex
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 from dialog.config.components import hint
-from dialog.config.schema import MINIMUM, NONZERO, SECTIONS, Recipe, to_dict, to_yaml
+from dialog.config.schema import MINIMUM, NONZERO, SECTIONS, Recipe, to_yaml
 from dialog.config.trust import Trust, trust_of
 from dialog.config.yaml_layers import (
     COMMAND_LINE,
@@ -300,6 +301,12 @@ def with_seed(composed: Composed, seed: int) -> Composed:
 # ------------------------------------------------------------------ checks
 
 
+@cache
+def schema() -> Any:
+    """Return the schema of a recipe, to be merged with values: `OmegaConf.merge` copies it."""
+    return OmegaConf.structured(Recipe)
+
+
 def fill_schema(values: Mapping[str, Any], origin: Mapping[str, str], recipe: str) -> Recipe:
     """Fill the schema with values.
 
@@ -307,7 +314,7 @@ def fill_schema(values: Mapping[str, Any], origin: Mapping[str, str], recipe: st
         UserError: unknown key, wrong type, or a missing required key.
     """
     try:
-        merged = OmegaConf.merge(OmegaConf.structured(Recipe), OmegaConf.create(dict(values)))
+        merged = OmegaConf.merge(schema(), OmegaConf.create(dict(values)))
         missing = sorted(OmegaConf.missing_keys(merged))
         if missing:
             raise UserError(f"{recipe}: the recipe must set {', '.join(missing)}")
@@ -325,15 +332,14 @@ def fill_schema(values: Mapping[str, Any], origin: Mapping[str, str], recipe: st
 
 def explain_invalid(values: Mapping[str, Any], origin: Mapping[str, str]) -> str | None:
     """Return place, key and reason of the first value that the schema rejects."""
-    schema = OmegaConf.structured(Recipe)
     for key, value in leaves(values):
         place = place_of(origin, key)
         try:
-            OmegaConf.merge(schema, nest(key, value))
+            OmegaConf.merge(schema(), nest(key, value))
         except ConfigKeyError as error:
             unknown = str(error.full_key)
             section, _, last = unknown.rpartition(".")
-            siblings = OmegaConf.select(schema, section) if section else schema
+            siblings = OmegaConf.select(schema(), section) if section else schema()
             return f"{place}: {unknown}: unknown key{hint(last, map(str, siblings))}"
         except (OmegaConfBaseException, TypeError) as error:
             return f"{place}: {key}: {invalid_value(error)}"
@@ -342,7 +348,7 @@ def explain_invalid(values: Mapping[str, Any], origin: Mapping[str, str]) -> str
 
 def check_numbers(recipe: Recipe, origin: Mapping[str, str]) -> None:
     """Check the numbers that have the right type but may be out of range."""
-    values = dict(leaves(to_dict(recipe)))
+    values = dict(leaves(asdict(recipe)))
     for key, minimum in MINIMUM.items():
         if values[key] is not None and values[key] < minimum:
             raise UserError(

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dialog.build import build_job
+from dialog.build import build_corpus, build_job, build_rules
 from dialog.config.components import accepts
 from dialog.config.schema import Recipe
 from dialog.data.corpora import CORPORA
@@ -66,11 +66,10 @@ def gold_alignments(
 
     if accepts(CORPORA, recipe.data.corpus, "path"):
         return {}
-    job = build_job(recipe)
     wanted = set(rows)
+    dialogues = build_corpus(recipe).dialogues(store.split)
     chosen = islice(
-        examples(job.corpus.dialogues(store.split), job.rules, Counter()),
-        1 + max(wanted, default=-1),
+        examples(dialogues, build_rules(recipe), Counter()), 1 + max(wanted, default=-1)
     )
     return {
         row: alignment(store.tokenizer, example, max_source=store.max_source, layout=store.layout)

@@ -146,9 +146,10 @@ def run_training(
             trainer.removed_on_error(folder, lightning) if not resumed else nullcontext(),
             memory.explained(names, remedy=memory_advice(recipe)),
             with_example_ids(names),
+            trainer.ready_to_fit(lightning, advice=advice),
         ):
             try:
-                trainer.fit(lightning, module, batches, checkpoint, advice=advice)
+                lightning.fit(module, batches, ckpt_path=checkpoint, weights_only=True)
             finally:
                 loggers.close(run_loggers)
         if not lightning.is_global_zero:

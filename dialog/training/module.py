@@ -206,7 +206,14 @@ class DialogModule(LightningModule):
 
     def validation_step(self, batch: Batch, batch_index: int) -> None:
         """Add a batch to the metrics of the split."""
-        self._measure(batch, batch_index)
+        check_batch(batch, self.padding, first=batch_index == 0)
+        nll, correct = self.step.validate(self.model, batch)
+        # one batch without bytes leaves those of the split unknown
+        size = batch.target_bytes or math.nan
+        counts = {"tokens": batch.target_tokens, "bytes": size}
+        self.split_metrics.update(
+            nll=nll, correct=correct, unknown_bytes=batch.target_unknown_bytes, **counts
+        )
 
     def on_validation_epoch_end(self) -> None:
         """Log the split's loss, perplexity, bits per byte and token accuracy.
@@ -223,7 +230,7 @@ class DialogModule(LightningModule):
 
     def test_step(self, batch: Batch, batch_index: int) -> None:
         """Add a batch to the metrics of the split."""
-        self._measure(batch, batch_index)
+        self.validation_step(batch, batch_index)
 
     def on_test_epoch_end(self) -> None:
         """Log the same metrics as a validation, as ``test/...``."""
@@ -316,17 +323,6 @@ class DialogModule(LightningModule):
         load_weights(module, module.model, checkpoint, strict=strict is not False)
         module.on_load_checkpoint(checkpoint)
         return module
-
-    def _measure(self, batch: Batch, batch_index: int) -> None:
-        """Add a batch to the metrics of the split."""
-        check_batch(batch, self.padding, first=batch_index == 0)
-        nll, correct = self.step.validate(self.model, batch)
-        # one batch without bytes leaves those of the split unknown
-        size = batch.target_bytes or math.nan
-        counts = {"tokens": batch.target_tokens, "bytes": size}
-        self.split_metrics.update(
-            nll=nll, correct=correct, unknown_bytes=batch.target_unknown_bytes, **counts
-        )
 
     def _log_split(self, split: str) -> float:
         """Log the metrics of a split, without bits per byte if its bytes are unknown; return its

@@ -67,10 +67,15 @@ class TrainingStep:
         count = 2 if "second_pass" in needs_of(self.loss) else 1
         tokens = batch.target_tokens
         ratio = self.ratio(step)
-        shape = batch.turn_shape
-        passes = [
-            self._decode(model, batch.source, batch.target, ratio, shape) for _ in range(count)
-        ]
+        passes = []
+        for _ in range(count):
+            memory, state = model.start(
+                batch.source, batch.source != self.padding, turn_shape=batch.turn_shape
+            )
+            decoded = decode(
+                model, batch.target[:, :-1], memory, state, ratio=ratio, sampled=self.sampled
+            )
+            passes.append(decoded)
         real = self._select(passes, batch.target, tokens)
         response = loss_sums(model.head, self.loss, real)
         terms: Terms = {"loss": (response.nll, tokens)}
@@ -90,8 +95,11 @@ class TrainingStep:
         auxiliary: Tensor | float = 0.0
         for name, objective, weight, schedule in self.objectives:
             source, target = objective(batch)
-            task = self._select([self._decode(model, source, target) for _ in range(count)], target)
-            sums = loss_sums(model.head, self.loss, task)
+            gold_passes = []
+            for _ in range(count):
+                memory, state = model.start(source, source != self.padding)
+                gold_passes.append(model.decode(target[:, :-1], memory, state)[0])
+            sums = loss_sums(model.head, self.loss, self._select(gold_passes, target))
             auxiliary = auxiliary + weight * schedule(step) * sums.objective
             terms[name] = sums.nll, (target[:, 1:] != self.padding).sum()
 
@@ -101,22 +109,13 @@ class TrainingStep:
         """Return the sum of -log p over target tokens, and the number whose token has the highest
         score.
         """
-        decoded = self._decode(model, batch.source, batch.target, turn_shape=batch.turn_shape)
+        memory, state = model.start(
+            batch.source, batch.source != self.padding, turn_shape=batch.turn_shape
+        )
+        decoded, _ = model.decode(batch.target[:, :-1], memory, state)
         real = self._select([decoded], batch.target, batch.target_tokens)
         scores = token_scores(model.head, real.passes[0], real.targets)
         return scores.nll.sum(), scores.correct.sum()
-
-    def _decode(
-        self,
-        model: Seq2Seq,
-        source: Tensor,
-        target: Tensor,
-        ratio: float = 1.0,
-        turn_shape: tuple[int, int] | None = None,
-    ) -> Decoded:
-        """Decode targets [B, T + 1] up to the head: positions [B, T]."""
-        memory, state = model.start(source, source != self.padding, turn_shape=turn_shape)
-        return decode(model, target[:, :-1], memory, state, ratio=ratio, sampled=self.sampled)
 
     def _select(
         self, passes: Sequence[Decoded], target: Tensor, count: int | None = None

@@ -18,7 +18,6 @@ from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import (
     Callback,
-    LightningDataModule,
     LightningModule,
     Trainer,
     seed_everything,
@@ -107,7 +106,7 @@ def build_profiler(name: str | None, folder: Path) -> Profiler | None:
     return build(PROFILERS, {"name": name}, dirpath=folder / "profile", filename=name)
 
 
-__all__ = ["Callback", "Logger", "Trainer", "build_trainer", "fit", "quiet", "seed"]
+__all__ = ["Callback", "Logger", "Trainer", "build_trainer", "quiet", "ready_to_fit", "seed"]
 
 log = logging.getLogger("dialog")
 
@@ -194,16 +193,11 @@ def _checkpoints(trainer: Trainer) -> BestAndLast:
     return callback
 
 
-def fit(
-    trainer: Trainer,
-    module: LightningModule,
-    data: LightningDataModule,
-    checkpoint: Path | None = None,
-    *,
-    advice: str | None = None,
-) -> None:
-    """Train, from a checkpoint if one is passed; `advice` tells what to do after a signal, by
-    default how to resume.
+@contextmanager
+def ready_to_fit(trainer: Trainer, *, advice: str | None = None) -> Iterator[None]:
+    """Tune this process for `Trainer.fit` within the block, and translate what it raises.
+
+    `advice` tells what to do after a signal, by default how to resume.
 
     Raises:
         UserError: the settings do not fit the number of batches.
@@ -213,7 +207,7 @@ def fit(
     tune_process()
     bound_kernel_caches()
     try:
-        trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
+        yield
     except MisconfigurationException as error:
         raise UserError(f"trainer: {error}") from error
     except ValueError as error:

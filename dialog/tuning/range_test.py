@@ -27,7 +27,7 @@ from dialog.training.callbacks.trial import RangeTest, RateRamp
 from dialog.training.checkpoints.initial_weights import check_initial_weights, load_initial_weights
 from dialog.training.guard import NotFiniteError
 from dialog.training.module import DialogModule
-from dialog.training.trainer import Callback, fit
+from dialog.training.trainer import Callback, ready_to_fit
 
 ADVICE = "tuning has no result, run it again"
 
@@ -51,7 +51,8 @@ class Workbench(NamedTuple):
         """Train in a temporary folder."""
         with tempfile.TemporaryDirectory() as scratch:
             trainer = build_trainer(self.recipe, Path(scratch), [], callbacks)
-            fit(trainer, self.module, data, advice=ADVICE)
+            with ready_to_fit(trainer, advice=ADVICE):
+                trainer.fit(self.module, data)
 
 
 def workbench(recipe: Recipe, **changes: Any) -> Workbench:

@@ -18,7 +18,6 @@ from dialog.benchmark.training import rates, shortened
 from dialog.build import build_data, build_model, build_module, build_trainer
 from dialog.config.compose import Composed
 from dialog.data.store.store import Store
-from dialog.training import trainer
 from dialog.training.callbacks import memory, stopwatch
 from dialog.training.callbacks.stopwatch import BatchShape, Loading, Stopwatch, TimedStep
 
@@ -68,7 +67,7 @@ def test_the_stopwatch_sees_every_batch_of_every_step(
     store = Store(prepared, "train")
     module, watch = build_module(recipe, len(store.tokenizer)), Stopwatch()
     lightning = build_trainer(recipe, tmp_path, [], [watch])
-    trainer.fit(lightning, module, build_data(recipe, prepared, store.tokenizer))
+    lightning.fit(module, build_data(recipe, prepared, store.tokenizer))
     steps = watch.steps()
     assert [len(step.batches) for step in steps] == [batches] * 3
     assert sum(step.target_tokens for step in steps) == module.target_tokens

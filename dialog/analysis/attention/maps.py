@@ -45,45 +45,35 @@ def attention_maps(
     maps of an ensemble are those of its first network, then those of the next one.
     """
     names = {module: name for name, module in model.named_modules()}
-    maps = []
-    for network in model.members:
-        prefix = f"{names[network]}." if names[network] else ""
-        for one in _maps_of_network(network, source, source_mask, target):
-            maps.append(one._replace(name=f"{prefix}{one.name}", network=prefix))
-    return maps
-
-
-def _maps_of_network(
-    model: Seq2Seq, source: Tensor, source_mask: Tensor, target: Tensor
-) -> list[AttentionMap]:
-    """Return the maps of one network, with the names of its modules within it."""
-    names = {module: name for name, module in model.named_modules()}
-    turns = (
-        turn_numbers(source, model.turn_tokens).masked_fill(~source_mask, 0)
-        if model.needs_turns
-        else None
-    )
-    maps: list[AttentionMap] = []
+    recorded: list[tuple[torch.nn.Module, Tensor]] = []
 
     def record(module: torch.nn.Module, weights: Tensor) -> None:
-        name = names[module]
-        side = "source" if name.startswith("encoder.") else "target"
-        if name.startswith("encoder.turns."):
-            side = "turns"
-        kind = "self" if is_self_attention(module, name) else "cross"
-        maps.append(
-            AttentionMap(name, kind, side, side if kind == "self" else "source", weights.detach())
-        )
-        if kind == "cross" and turns is not None:
-            maps.append(
-                AttentionMap(
-                    f"{name}.turns", kind, side, "turns", sum_by_turn(weights.detach(), turns)
-                )
-            )
+        recorded.append((module, weights.detach()))
 
-    with torch.no_grad():
-        memory, state = model.start(source, source_mask, record)
-        model.decode(target, memory, state, record)  # without the head
+    maps: list[AttentionMap] = []
+    for network in model.members:
+        recorded.clear()
+        with torch.no_grad():
+            memory, state = network.start(source, source_mask, record)
+            network.decode(target, memory, state, record)  # without the head
+        turns = (
+            turn_numbers(source, network.turn_tokens).masked_fill(~source_mask, 0)
+            if network.needs_turns
+            else None
+        )
+        prefix = f"{names[network]}." if names[network] else ""
+        for module, weights in recorded:
+            name = names[module]
+            part = name.removeprefix(prefix)
+            side = "source" if part.startswith("encoder.") else "target"
+            if part.startswith("encoder.turns."):
+                side = "turns"
+            kind = "self" if is_self_attention(module, name) else "cross"
+            columns = side if kind == "self" else "source"
+            maps.append(AttentionMap(name, kind, side, columns, weights, prefix))
+            if kind == "cross" and turns is not None:
+                sums = sum_by_turn(weights, turns)
+                maps.append(AttentionMap(f"{name}.turns", kind, side, "turns", sums, prefix))
     return maps
 
 

@@ -7,8 +7,9 @@ tokenizer.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -47,9 +48,8 @@ def write_draft(job: Job, shards: Path, progress: Progress = no_progress) -> Non
             )
             splits = {split: UsableDialogues(read, job.rules, split) for split in SPLITS}
             np.save(folder / f"filter-{number}.npy", filter.survey(splits), allow_pickle=False)
-        entries = _read(job.corpus, records, progress, "learning the tokenizer", "train")
-        texts = _texts(job, entries, read_filters(job, folder))
-        build(TOKENIZERS, job.tokenizer, texts=_until_trained(texts, progress)).save(
+        texts = _texts(job, read_filters(job, folder), records, progress)
+        build(TOKENIZERS, job.tokenizer, texts=chain(texts, _reported(progress))).save(
             folder / TOKENIZER
         )
         for _ in texts:
@@ -95,16 +95,28 @@ def _read(
     progress(task, read, read)
 
 
-def _texts(job: Job, train: Iterable[Entry], filters: Sequence[SurveyedFilter]) -> Iterator[str]:
-    """Yield the facts and turns of the training dialogues that the rules and filters keep."""
-    for start, entries in blocks(train):
+def _texts(
+    job: Job, filters: Sequence[SurveyedFilter], records: dict[str, int], progress: Progress
+) -> Iterator[str]:
+    """Yield the facts and turns of the training dialogues that the rules and filters keep; report
+    progress after each block, and store the number of records in `records`.
+    """
+    task = "learning the tokenizer"
+    progress(task, 0, records.get("train"))
+    read = 0
+    for start, entries in blocks(job.corpus.dialogues("train")):
+        if start:
+            progress(task, start, records.get("train"))
         for dialogue, _ in filter_block(start, entries, job.rules, filters).dialogues:
             yield from (line.text for line in (*dialogue.facts, *dialogue.turns))
+        read = start + len(entries)
+    records["train"] = read
+    progress(task, read, read)
 
 
-def _until_trained(texts: Iterator[str], progress: Progress) -> Iterator[str]:
-    """Yield the texts; after the last one report that the tokenizer is trained, which has no
-    progress of its own.
+def _reported(progress: Progress) -> Iterator[str]:
+    """Yield no text; report, when the last one was read, that the tokenizer is trained, which has
+    no progress of its own.
     """
-    yield from texts
     progress("training the tokenizer", 0, None)
+    yield from ()

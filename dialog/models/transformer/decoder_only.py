@@ -17,7 +17,7 @@ from dialog.models.kernels.linear import Linear
 from dialog.models.positions import Turn
 from dialog.models.state import Rows
 from dialog.models.transformer.cache import Extension, KeysValues, SelfAttentionState
-from dialog.models.transformer.layers import checkpointed, write_keys_values
+from dialog.models.transformer.layers import checkpointed
 from dialog.models.transformer.transformer_settings import TransformerSettings
 
 PREFIX = "prefix"
@@ -71,16 +71,12 @@ class PrefixLayer(nn.Module):
         """Map states [B, T, D] to [B, T, D]; also return the buffers of all keys (turned) and
         values, to which ``mask`` [B, 1, 1, S + T'] belongs.
         """
-        written = past
-
-        def attend(x: Tensor) -> Tensor:
-            nonlocal written
-            written = write_keys_values(self.self_attention, x, past, extension, turn)
-            so_far = map(extension.filled, written)  # [B, G, S + T', D / H]
-            attended: Tensor = self.self_attention(x, *so_far, mask, causal=causal, turn=turn)
-            return attended  # [B, T, D]
-
-        states = self.self_residual(states, attend)
+        x = self.self_residual.normed(states)
+        keys, values = self.self_attention.keys_values(x)  # [B, G, T, D / H]
+        written = extension.write(past[0], turn(keys)), extension.write(past[1], values)
+        so_far = map(extension.filled, written)  # [B, G, S + T', D / H]
+        attended = self.self_attention(x, *so_far, mask, causal=causal, turn=turn)
+        states = self.self_residual.added(states, attended)
         states = self.feed_residual(states, self.feed_forward)
         return states, written  # [B, T, D]
 

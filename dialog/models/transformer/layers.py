@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from dialog.models.attention import MultiHeadAttention
 from dialog.models.attention.multi_head import mixed_step, mixed_values
 from dialog.models.contracts import AttentionHook, meant_for
 from dialog.models.kernels.products import HalfProduct, joined, product
@@ -37,15 +36,10 @@ class EncoderLayer(nn.Module):
         self, states: Tensor, mask: Tensor, turn: Turn, *, hook: AttentionHook | None = None
     ) -> Tensor:
         """Map states [B, S, D] to [B, S, D]; mask [B, 1, 1, S]."""
-
-        def attend(x: Tensor) -> Tensor:
-            keys, values = self.self_attention.keys_values(x)  # [B, G, S, D / H]
-            attended: Tensor = self.self_attention(
-                x, turn(keys), values, mask, hook=hook, turn=turn
-            )
-            return attended  # [B, S, D]
-
-        states = self.self_residual(states, attend)
+        x = self.self_residual.normed(states)
+        keys, values = self.self_attention.keys_values(x)  # [B, G, S, D / H]
+        attended = self.self_attention(x, turn(keys), values, mask, hook=hook, turn=turn)
+        states = self.self_residual.added(states, attended)
         states = self.feed_residual(states, self.feed_forward)
         return states  # [B, S, D]
 
@@ -86,35 +80,19 @@ class DecoderLayer(nn.Module):
 
         ``extension`` places the T tokens behind those of the buffers ``past``.
         """
-        written = past
+        x = self.self_residual.normed(states)
+        keys, values = self.self_attention.keys_values(x)  # [B, G, T, D / H]
+        written = extension.write(past[0], turn(keys)), extension.write(past[1], values)
+        so_far = map(extension.filled, written)  # [B, G, T', D / H]
+        attended = self.self_attention(x, *so_far, causal=True, hook=hook, turn=turn)
+        states = self.self_residual.added(states, attended)
 
-        def attend_to_target(x: Tensor) -> Tensor:
-            nonlocal written
-            written = write_keys_values(self.self_attention, x, past, extension, turn)
-            so_far = map(extension.filled, written)  # [B, G, T', D / H]
-            attended: Tensor = self.self_attention(x, *so_far, causal=True, hook=hook, turn=turn)
-            return attended  # [B, T, D]
+        x = self.cross_residual.normed(states)
+        attended = self.cross_attention(x, *source, mask, hook=hook)
+        states = self.cross_residual.added(states, attended)
 
-        def attend_to_source(x: Tensor) -> Tensor:
-            attended: Tensor = self.cross_attention(x, *source, mask, hook=hook)
-            return attended  # [B, T, D]
-
-        states = self.self_residual(states, attend_to_target)
-        states = self.cross_residual(states, attend_to_source)
         states = self.feed_residual(states, self.feed_forward)
         return states, written  # [B, T, D]
-
-
-def write_keys_values(
-    attention: MultiHeadAttention,
-    states: Tensor,
-    past: KeysValues,
-    extension: Extension,
-    turn: Turn,
-) -> KeysValues:
-    """Write keys (turned) and values of states [B, T, D] behind those of the buffers ``past``."""
-    keys, values = attention.keys_values(states)  # [B, G, T, D / H]
-    return extension.write(past[0], turn(keys)), extension.write(past[1], values)
 
 
 def checkpointed(layer: nn.Module, *, hook: AttentionHook | None) -> Callable[..., Any]:

@@ -28,6 +28,9 @@ NORMS: Family[nn.Module] = Family(
 class Residual(nn.Module):
     """A sublayer f with its norm: x + f(norm(x)) with norms first, norm(x + f(x)) with norms
     last.
+
+    A sublayer of one input is called by `forward`; around any other one, `normed` returns its
+    input, and `added` takes its output.
     """
 
     def __init__(self, norm: nn.Module, dropout: float, norm_first: bool) -> None:
@@ -38,12 +41,17 @@ class Residual(nn.Module):
 
     def forward(self, states: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """Map states [B, T, D] to [B, T, D]."""
-        output: Tensor
-        if self.norm_first:
-            output = states + self.dropout(sublayer(self.norm(states)))
-        else:
-            output = self.norm(states + self.dropout(sublayer(states)))
-        return output  # [B, T, D]
+        return self.added(states, sublayer(self.normed(states)))
+
+    def normed(self, states: Tensor) -> Tensor:
+        """Return the input [B, T, D] of the sublayer."""
+        normed: Tensor = self.norm(states) if self.norm_first else states
+        return normed
+
+    def added(self, states: Tensor, output: Tensor) -> Tensor:
+        """Add the sublayer's output to the states, each [B, T, D]."""
+        total: Tensor = states + self.dropout(output)
+        return total if self.norm_first else self.norm(total)
 
     def prepared(self) -> Callable[[Tensor, Product], Tensor]:
         """Return the same for rows [N, D] in float32."""

@@ -73,8 +73,15 @@ class AttentionRecorder(Callback):
             return
         assert isinstance(module, DialogModule)
         with gathered_weights(module):
-            values = self.curves(module)
-        module.log_dict(values, rank_zero_only=True, sync_dist=False)
+            self._batches = self._batches or list(self._measured_batches())
+            heads = curve_statistics(
+                module.model, self._batches, self._kinds, self_attention=self.self_attention
+            )
+        for row in heads:
+            values = {name: row[name] for name in CURVES if row.get(name) is not None}
+            for name, value in values.items():
+                key = f"attention/{name}/{head_label(row)}"
+                module.log(key, value, rank_zero_only=True, sync_dist=False)
 
     def on_validation_end(self, trainer: Trainer, module: LightningModule) -> None:
         """Write and log the maps of this step."""
@@ -103,17 +110,6 @@ class AttentionRecorder(Callback):
             for row, reading in readings.items():
                 write_maps(self.folder, step, row, reading)
         return readings
-
-    def curves(self, module: DialogModule) -> dict[str, float]:
-        """Return `CURVES` of each head, by key."""
-        self._batches = self._batches or list(self._measured_batches())
-        rows = curve_statistics(
-            module.model, self._batches, self._kinds, self_attention=self.self_attention
-        )
-        values = {
-            f"attention/{name}/{head_label(row)}": row.get(name) for row in rows for name in CURVES
-        }
-        return {key: value for key, value in values.items() if value is not None}
 
     def reading(self, module: DialogModule, row: int) -> dict[str, Any]:
         """Return the maps of an example, in the format of ``dialog attention``; the module must be

@@ -60,14 +60,28 @@ class Memory(Callback):
         if not self.preflight or not isinstance(loader, BatchLoader):
             return
         most_tokens, most_target_tokens, relative_cost = loader.heaviest()
+        heaviest = [most_tokens]
+        # every rank runs the same number of batches
+        if trainer.world_size > 1 or not torch.equal(most_tokens.rows, most_target_tokens.rows):
+            heaviest.append(most_target_tokens)
+        strategy = trainer.strategy
         with untouched(module):
-            self._run(trainer, module, most_tokens)
-            same = torch.equal(most_tokens.rows, most_target_tokens.rows)
-            if trainer.world_size > 1 or not same:  # every rank runs the same number of batches
-                self._run(trainer, module, most_target_tokens)
-            started = time.monotonic()
-            self._run(trainer, module, most_tokens)
-            seconds = time.monotonic() - started
+            for batch in (*heaviest, most_tokens):  # the last time, it is measured
+                self.batch = batch
+                started = time.monotonic()
+                no_sync = (
+                    strategy.block_backward_sync()
+                    if isinstance(strategy, ParallelStrategy)
+                    else nullcontext()
+                )
+                with no_sync:
+                    loss = strategy.training_step(strategy.batch_to_device(batch), 0)
+                    assert isinstance(loss, torch.Tensor)
+                    torch.autograd.backward(loss)
+                module.zero_grad()
+                if module.device.type == "cuda":
+                    torch.cuda.synchronize(module.device)
+                seconds = time.monotonic() - started
         self._log(trainer, module, most_tokens, seconds, relative_cost)
 
     def on_train_batch_start(
@@ -105,23 +119,6 @@ class Memory(Callback):
             raise UserError(
                 f"out of memory with {self._described(self.batch, names)}; {remedy}"
             ) from error
-
-    def _run(self, trainer: Trainer, module: LightningModule, batch: Batch) -> None:
-        """Run one batch forward and backward, as in a training step."""
-        self.batch = batch
-        strategy = trainer.strategy
-        no_sync = (
-            strategy.block_backward_sync()
-            if isinstance(strategy, ParallelStrategy)
-            else nullcontext()
-        )
-        with no_sync:
-            loss = strategy.training_step(strategy.batch_to_device(batch), 0)
-            assert isinstance(loss, torch.Tensor)
-            torch.autograd.backward(loss)
-        module.zero_grad()
-        if module.device.type == "cuda":
-            torch.cuda.synchronize(module.device)
 
     def _log(
         self,

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
+from torch import Tensor
 
 from dialog.build import build_corpus, build_module, build_trainer
 from dialog.config.compose import Composed
@@ -32,6 +33,7 @@ from dialog.errors import UserError, out_of_memory
 from dialog.runs.prepare import example_ids, prepare_data
 from dialog.runs.train import train
 from dialog.training.callbacks.memory import Memory, untouched
+from dialog.training.module import DialogModule
 
 LIMITED_MEMORY = """
 import resource, sys
@@ -153,7 +155,13 @@ def test_heaviest_batch_is_run_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     run: list[Batch] = []
-    monkeypatch.setattr(Memory, "_run", lambda self, trainer, module, batch: run.append(batch))
+    step = DialogModule.training_step
+
+    def recorded(module: DialogModule, batch: Batch, index: int) -> Tensor:
+        run.append(batch)
+        return step(module, batch, index)
+
+    monkeypatch.setattr(DialogModule, "training_step", recorded)
     with caplog.at_level(logging.INFO, logger="dialog"):
         train(tiny("transformer", *steps()), tmp_path / "run", quiet=True)
     (line,) = [each.getMessage() for each in caplog.records if "preflight" in each.getMessage()]

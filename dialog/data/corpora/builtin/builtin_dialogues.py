@@ -162,17 +162,14 @@ def _turns(
     first = len(lines) - 2 * QUESTIONS
     copies: list[tuple[Copy, ...]] = [()] * len(lines)
     for number in range(first + 1, len(lines), 2):
-        copies[number] = tuple(
-            _copy(slot, lines[number], lines[:first]) for slot in slots(lines[number].words)
-        )
+        answer = lines[number]
+        for slot in slots(answer.words):
+            start = _offset(slot, answer)
+            # the last line that states the value
+            turn = max(place for place in range(first) if slot in slots(lines[place].words))
+            stated = _offset(slot, lines[turn])
+            copies[number] += (Copy(start, start + len(answer.values[slot]), turn, stated),)
     return tuple(map(Turn, cycle(speakers), texts, copies))
-
-
-def _copy(slot: str, answer: Line, statements: Sequence[Line]) -> Copy:
-    """Return the copy of a slot's value in an answer, from the last line that states it."""
-    start = _offset(slot, answer)
-    turn = max(number for number, line in enumerate(statements) if slot in slots(line.words))
-    return Copy(start, start + len(answer.values[slot]), turn, _offset(slot, statements[turn]))
 
 
 def _offset(slot: str, line: Line) -> int:
@@ -187,21 +184,25 @@ def write(scenario: Scenario, interlude: Interlude, random: Random) -> list[Line
     """Draw all lines of a dialogue: the opening, the interlude, and the questions with their
     answers.
     """
-    values = _facts(scenario, random)
+    values: dict[str, str] = {}
+    used: set[str] = set()  # all values differ: a table for six is not at six
+    for phrasings in scenario.opening:
+        for slot in slots(phrasings[0]):
+            values[slot] = _unused(slot, used, random)
     lines = [Line(draw(random, phrasings), values) for phrasings in scenario.opening]
     start = ""
     if any(interlude) and (between := _between(scenario, interlude, values, random)):
         lines += between
         values = dict(between[-1].values)
         start = f"{scenario.back} "
-    used: set[str] = set()
+    asked: set[str] = set()
     for _ in range(QUESTIONS):
         question, answer = draw(
-            random, [pair for pair in scenario.questions if used.isdisjoint(slots(pair[1]))]
+            random, [pair for pair in scenario.questions if asked.isdisjoint(slots(pair[1]))]
         )
-        start = f"{draw(random, REACTIONS)} " if used else start
+        start = f"{draw(random, REACTIONS)} " if asked else start
         lines += Line(start + question, values), Line(answer, values)
-        used.update(slots(question), slots(answer))
+        asked.update(slots(question), slots(answer))
     return lines
 
 
@@ -217,23 +218,14 @@ def draw(random: Random, options: Sequence[Option]) -> Option:
     return options[int(random.random() * len(options))]
 
 
-def _facts(scenario: Scenario, random: Random) -> dict[str, str]:
-    """Draw a value for each slot of the opening, all different (a table for six is not at six)."""
-    values: dict[str, str] = {}
-    used: set[str] = set()
-    for phrasings in scenario.opening:
-        for slot in slots(phrasings[0]):
-            values[slot] = _unused(slot, used, random)
-    return values
-
-
 def _unused(slot: str, used: set[str], random: Random) -> str:
     """Draw a value that is not in `used`, and add it."""
     options = VALUES[slot.rstrip("23")]
-    while (value := draw(random, options)) in used:
-        pass
-    used.add(value)
-    return value
+    while True:
+        value = options[int(random.random() * len(options))]  # as `draw`
+        if value not in used:
+            used.add(value)
+            return value
 
 
 def _between(
