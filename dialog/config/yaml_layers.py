@@ -101,27 +101,18 @@ def parse_nodes(text: str) -> yaml.Node | None:
         problem = ""
         if depth > MAX_DEPTH:
             problem = f"nested more than {MAX_DEPTH} levels deep"
-        elif isinstance(event, yaml.ScalarEvent) and is_long_integer(event):
-            problem = (
-                f"an integer of {len(event.value):,} characters, the longest may have"
-                f" {LONGEST_INTEGER}"
-            )
+        elif isinstance(event, yaml.ScalarEvent) and len(event.value) > LONGEST_INTEGER:
+            # without quotes, or with the tag of integers
+            integer = event.implicit[0] or event.tag == "tag:yaml.org,2002:int"
+            if integer and INTEGER.fullmatch(event.value):
+                problem = (
+                    f"an integer of {len(event.value):,} characters, the longest may have"
+                    f" {LONGEST_INTEGER}"
+                )
         if problem:
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)  # type: ignore[arg-type]
     root: yaml.Node | None = yaml.compose(text, LOADER)
     return root
-
-
-def is_long_integer(event: yaml.ScalarEvent) -> bool:
-    """Return whether a scalar without quotes, or with the tag of integers, is one of too many
-    characters.
-    """
-    integer = event.implicit[0] or event.tag == "tag:yaml.org,2002:int"
-    return (
-        integer
-        and len(event.value) > LONGEST_INTEGER
-        and INTEGER.fullmatch(event.value) is not None
-    )
 
 
 def key_lines(node: yaml.Node | None, prefix: str = "") -> Iterator[tuple[str, int]]:

@@ -130,7 +130,13 @@ def usable_dialogue(entry: Entry, rules: ExampleRules, counts: Counter[str]) -> 
     if rules.silence is not None and dialogue.turns:
         silence = Turn(dialogue.turns[0].speaker, rules.silence)
         dialogue = replace(dialogue, facts=(*dialogue.facts, silence))
-    reason = _unusable_reason(dialogue, rules)
+    reason = ""
+    if not dialogue.turns:
+        reason = "empty"
+    elif len(dialogue.turns) == 1 and not rules.first_turns:
+        reason = "single turn"
+    elif not any(example_windows(dialogue, rules)):
+        reason = NO_RESPONSES
     if reason:
         counts[f"dropped dialogues: {reason}"] += 1
         counts[f"dropped turns: {reason}"] += len(dialogue.turns)
@@ -138,14 +144,6 @@ def usable_dialogue(entry: Entry, rules: ExampleRules, counts: Counter[str]) -> 
     counts["dialogues"] += 1
     counts["turns"] += len(dialogue.turns)
     return dialogue
-
-
-def _unusable_reason(dialogue: Dialogue, rules: ExampleRules) -> str | None:
-    if not dialogue.turns:
-        return "empty"
-    if len(dialogue.turns) == 1 and not rules.first_turns:
-        return "single turn"
-    return None if any(example_windows(dialogue, rules)) else NO_RESPONSES
 
 
 def example_windows(dialogue: Dialogue, rules: ExampleRules) -> Iterator[tuple[int, int]]:

@@ -41,13 +41,15 @@ def alignment(
             turn = copy.turn - example.first
             if not (copy.start <= start < copy.end and 0 <= turn < len(context)):
                 continue
-            token = _token_at(context[turn], copy.source + start - copy.start, nth)
-            # a role is at 0
-            if token is not None and (source := starts[turn] + 1 + token - truncated) > 0:
-                aligned.setdefault(target, facts + source)
+            character = copy.source + start - copy.start
+            covering = [
+                index
+                for index, (begin, end) in enumerate(context[turn])
+                if begin <= character < end
+            ]
+            if covering:
+                token = covering[min(nth, len(covering) - 1)]
+                source = starts[turn] + 1 + token - truncated
+                if source > 0:  # a role is at 0
+                    aligned.setdefault(target, facts + source)
     return aligned
-
-
-def _token_at(spans: list[Span], character: int, nth: int) -> int | None:
-    covering = [index for index, (start, end) in enumerate(spans) if start <= character < end]
-    return covering[min(nth, len(covering) - 1)] if covering else None

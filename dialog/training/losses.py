@@ -67,24 +67,21 @@ def build_loss(family: Family[Loss], component: Component, *, padding: int) -> L
         UserError: unknown name, invalid arguments, or an unknown input in ``needs``.
     """
     name, arguments = name_and_arguments(component)
-    if "." in name and not isinstance(function := import_part(name), type):
-        loss: Loss = partial(function, **arguments)
-        resolve(
-            CALL, component, logits=None, targets=None, **dict.fromkeys(_checked_needs(loss, name))
-        )
-        return loss
-    loss = build(family, component, padding=padding)
-    _checked_needs(loss, name)
-    return loss
-
-
-def _checked_needs(loss: Loss, name: str) -> frozenset[str]:
-    if unknown := needs_of(loss) - CALL.runtime:
+    is_function = "." in name and not isinstance(import_part(name), type)
+    loss: Loss = (
+        partial(import_part(name), **arguments)
+        if is_function
+        else build(family, component, padding=padding)
+    )
+    needs = needs_of(loss)
+    if unknown := needs - CALL.runtime:
         raise UserError(
             f"{name}: needs: unknown {sorted(unknown)}; a loss may need 'previous' and"
             " 'second_pass'"
         )
-    return needs_of(loss)
+    if is_function:
+        resolve(CALL, component, logits=None, targets=None, **dict.fromkeys(needs))
+    return loss
 
 
 class CrossEntropy:

@@ -37,9 +37,9 @@ from dialog.training.checkpoints.checkpoint_io import SafeCheckpointIO
 from dialog.training.checkpoints.exact_loop import ExactFitLoop, StopInValidation
 from dialog.training.distributed.cluster import check_strategy, check_world_size
 from dialog.training.distributed.fsdp import FullyShardedStrategy
-from dialog.training.distributed.local_launcher import use_local_launcher
+from dialog.training.distributed.local_launcher import LocalLauncher
 from dialog.training.distributed.signals import StopSignals
-from dialog.training.lightning_internals import replace_signals
+from dialog.training.lightning_internals import replace_launcher, replace_signals
 from dialog.training.loggers import RecordLogger, RecordPosition
 from dialog.training.optimization.allocator import bound_kernel_caches, tune_process
 from dialog.training.optimization.precision import device_of, precision_plugin, use_matmul_precision
@@ -60,17 +60,11 @@ class Reseed(Callback):
         self, trainer: Trainer, module: LightningModule, batch: object, batch_index: int
     ) -> None:
         """Seed the generators."""
-        reseed(
-            self.seed, trainer.fit_loop.total_batch_idx * trainer.world_size + trainer.global_rank
-        )
-
-
-def reseed(*numbers: int) -> None:
-    """Seed the random generators of Python, NumPy and torch from several numbers."""
-    low, high = np.random.SeedSequence(numbers).generate_state(2).tolist()
-    random.seed(low)
-    np.random.seed(low)
-    torch.manual_seed(high << 32 | low)
+        number = trainer.fit_loop.total_batch_idx * trainer.world_size + trainer.global_rank
+        low, high = np.random.SeedSequence((self.seed, number)).generate_state(2).tolist()
+        random.seed(low)
+        np.random.seed(low)
+        torch.manual_seed(high << 32 | low)
 
 
 class OperatorProfiler(PyTorchProfiler):
@@ -94,17 +88,9 @@ PROFILERS: Family[Profiler] = Family(
     {"simple": SimpleProfiler, "advanced": AdvancedProfiler, "pytorch": operators},
     runtime=("dirpath", "filename"),
 )
-"""Time per hook, per Python function, per operator."""
-
-
-def build_profiler(name: str | None, folder: Path) -> Profiler | None:
-    """Return a profiler that writes ``profile/fit-<name>.txt``; pytorch also a trace for Chrome or
-    Perfetto.
-    """
-    if name is None:
-        return None
-    return build(PROFILERS, {"name": name}, dirpath=folder / "profile", filename=name)
-
+"""Time per hook, per Python function, per operator; each writes ``profile/fit-<name>.txt``, pytorch
+also a trace for Chrome or Perfetto.
+"""
 
 __all__ = ["Callback", "Logger", "Trainer", "build_trainer", "quiet", "ready_to_fit", "seed"]
 
@@ -139,7 +125,10 @@ def build_trainer(
         arguments["inference_mode"] = False  # the next step reuses weights gathered in a validation
     use_matmul_precision(arguments.pop("float32_matmul_precision"))
     progress = arguments.pop("enable_progress_bar")
-    arguments["profiler"] = build_profiler(arguments["profiler"], folder)
+    if name := arguments["profiler"]:
+        arguments["profiler"] = build(
+            PROFILERS, {"name": name}, dirpath=folder / "profile", filename=name
+        )
     precision = precision_plugin(arguments["precision"], device_of(arguments["accelerator"]))
     if precision is not None:
         del arguments["precision"]
@@ -180,7 +169,7 @@ def build_trainer(
     except (MisconfigurationException, ImportError, RuntimeError, TypeError, ValueError) as error:
         raise UserError(str(error)) from error
     check_world_size(trainer.world_size)
-    use_local_launcher(trainer)
+    replace_launcher(trainer, LocalLauncher)
     signals = StopSignals(trainer)
     replace_signals(trainer, signals)
     trainer.fit_loop = ExactFitLoop(trainer, checkpoints=checkpoints, signals=signals)

@@ -58,7 +58,11 @@ class BatchMaps:
         self.columns = source != PAD  # [B, S]
         self.rows = target[:, 1:] != PAD  # [B, T]
         maps = attention_maps(model, source, self.columns, inputs)
-        self.module_maps = [attention for attention in maps if not _is_summed(attention)]
+        self.module_maps = [  # not those that only sum another one over turns
+            attention
+            for attention in maps
+            if (attention.kind, attention.columns) != ("cross", "turns")
+        ]
         self.cross_maps = [attention for attention in self.module_maps if attention.kind == "cross"]
         with_roles = source if batch.with_roles is None else batch.with_roles.to(device)
         # [B, S]
@@ -163,8 +167,3 @@ class BatchMaps:
             self.columns.sum(1, keepdim=True).expand_as(self.columns),
             self.source_kinds,
         )
-
-
-def _is_summed(attention: AttentionMap) -> bool:
-    """Return whether a map only sums another one over turns."""
-    return attention.kind == "cross" and attention.columns == "turns"

@@ -88,7 +88,8 @@ def kind_sums(
 
     The mean is over rows of the examples that have such a token.
     """
-    mass = _mass(weights, rows, kinds)  # [B, H, K]
+    received = torch.einsum("bhts,bt->bhs", weights, rows.to(weights.dtype))  # [B, H, S]
+    mass = received @ kinds.to(weights.dtype)  # [B, H, K]
     present = kinds.any(1)  # [B, K]
     counts = (rows.sum(1, keepdim=True) * present).sum(0)  # [K]
     return {name: Sum(mass[:, :, kind].sum(0), counts[kind]) for kind, name in enumerate(names)}
@@ -158,11 +159,3 @@ def similarities(weights: Tensor, rows: Tensor) -> Sum:
     units = torch.nn.functional.normalize(heads, dim=-1)  # 0 at padding
     products = units @ units.transpose(2, 3)  # [B, T, H, H]
     return Sum(torch.einsum("btgh,bt->gh", products, rows.to(products.dtype)), rows.sum())
-
-
-def _mass(weights: Tensor, rows: Tensor, kinds: Tensor) -> Tensor:
-    """Sum weights [B, H, T, S] over rows [B, T] and the columns of each kind [B, S, K]:
-    [B, H, K].
-    """
-    received = torch.einsum("bhts,bt->bhs", weights, rows.to(weights.dtype))  # [B, H, S]
-    return received @ kinds.to(weights.dtype)

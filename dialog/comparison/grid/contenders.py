@@ -91,7 +91,9 @@ def read_contenders(
     for name in recipes:
         # A recipe that the caller names may import parts; the folder's own settings must not add
         # any.
-        own = FULL_TRUST.within(*(one.recipe for one in vary(name, overrides, variations)))
+        own = FULL_TRUST
+        if inherited:
+            own = own.within(*(one.recipe for one in vary(name, overrides, variations)))
         varied[name] = vary(name, settings, variations, trust=own)
     shared = Counter(composed.name for several in varied.values() for composed in several)
     groups = group_runs([path for path in paths if path.is_dir()], trust=trust)

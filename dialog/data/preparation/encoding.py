@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dialog.data.dialogue import Dialogue, Turn
 from dialog.data.examples import DialogueWindows, facts_known_to
 from dialog.data.preparation.job import Limits
-from dialog.data.store.layout import ROLES, Spans, truncate
+from dialog.data.store.layout import ROLES, truncate
 from dialog.data.store.manifest import ARRAYS, array_file, ids_dtype
 from dialog.data.tokenizers.tokenizer import OTHER, Tokenizer
 
@@ -66,6 +66,7 @@ def encode(
     spans = truncate(
         offsets, examples, max_source=limits.max_source, max_target=max_target, layout=layout
     )
+    whole = truncate(offsets, examples, max_source=None, max_target=None)
     is_turn = np.array(
         [line >= d.facts for d in dialogues for line in range(len(d.lines))], dtype=bool
     )
@@ -76,12 +77,16 @@ def encode(
             "tokens": int((np.diff(offsets) - 1)[is_turn].sum()),
             "bytes": int(sizes[is_turn].sum()),
             "target bytes": int(sizes[examples[:, 3]].sum()),
-            **_length_counts(
-                spans, truncate(offsets, examples, max_source=None, max_target=None), layout
-            ),
+            "truncated: source": int((spans.source_lengths < whole.source_lengths).sum()),
+            "truncated: target": int((spans.target_lengths < whole.target_lengths).sum()),
+            "source tokens": int(spans.lengths_in(layout).sum()),
+            "target tokens": int(spans.target_lengths.sum()),
         }
     )
-    speakers = (speaker for dialogue in dialogues for speaker in _speakers(dialogue.lines))
+    speakers: list[int] = []
+    for dialogue in dialogues:
+        numbers: dict[str, int] = {}
+        speakers += [numbers.setdefault(line.speaker, len(numbers)) for line in dialogue.lines]
     arrays: Arrays = {
         "ids": np.fromiter(
             chain.from_iterable((OTHER, *tokens) for tokens in ids), np.int64, int(offsets[-1])
@@ -128,20 +133,6 @@ def _examples(dialogues: Sequence[DialogueLines]) -> Integers:
         rows += [[start + line for line in example] for example in dialogue.examples]
         start += len(dialogue.lines)
     return np.array(rows, dtype=np.int64).reshape(-1, 4)
-
-
-def _length_counts(spans: Spans, whole: Spans, layout: str) -> dict[str, int]:
-    return {
-        "truncated: source": int((spans.source_lengths < whole.source_lengths).sum()),
-        "truncated: target": int((spans.target_lengths < whole.target_lengths).sum()),
-        "source tokens": int(spans.lengths_in(layout).sum()),
-        "target tokens": int(spans.target_lengths.sum()),
-    }
-
-
-def _speakers(lines: Sequence[Turn]) -> list[int]:
-    numbers: dict[str, int] = {}
-    return [numbers.setdefault(line.speaker, len(numbers)) for line in lines]
 
 
 def _marks(dialogue: Dialogue) -> tuple[int, int]:

@@ -96,11 +96,11 @@ def read_manifest(folder: Path) -> Manifest:
         raise _damaged(path)
     for name, listed in manifest["files"].items():
         file = folder / name
-        if (
-            not file.is_file()
-            or file.stat().st_size != listed["bytes"]
-            or _file_digest(file) != listed["sha256"]
-        ):
+        if not file.is_file() or file.stat().st_size != listed["bytes"]:
+            raise _damaged(file)
+        state = file.stat()
+        identity = (state.st_ino, state.st_size, state.st_mtime_ns)
+        if _hash_once(file.resolve(), identity) != listed["sha256"]:
             raise _damaged(file)
     return manifest
 
@@ -111,11 +111,6 @@ def _damaged(path: Path) -> UserError:
 
 def _digest(manifest: Manifest) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
-
-
-def _file_digest(path: Path) -> str:
-    state = path.stat()
-    return _hash_once(path.resolve(), (state.st_ino, state.st_size, state.st_mtime_ns))
 
 
 @cache

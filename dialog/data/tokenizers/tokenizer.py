@@ -63,7 +63,8 @@ class Tokenizer:
         self._tokenizer.encode_special_tokens = True  # not part of the JSON
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        self._bytes = '"type":"ByteLevel"' in _decoder_json(self._tokenizer.decoder)
+        decoder = self._tokenizer.decoder
+        self._bytes = decoder is not None and b'"type":"ByteLevel"' in decoder.__getstate__()
         self.json = json
 
     @classmethod
@@ -251,11 +252,6 @@ def _check_whole_characters(text: str) -> None:
             " surrogates"
         )
         raise UserError(message) from error
-
-
-def _decoder_json(decoder: tokenizers.decoders.Decoder | None) -> str:
-    """Return the JSON of a decoder."""
-    return "" if decoder is None else str(decoder.__getstate__(), "utf-8")
 
 
 def _without_space(text: str, span: tuple[int, int]) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from typing import Any
 from lightning.pytorch import Trainer
 
 from dialog.training.distributed.heartbeat import GRACE
-from dialog.training.lightning_internals import ScriptLauncher, replace_launcher
+from dialog.training.lightning_internals import ScriptLauncher
 
 PARENT = "DIALOG_PARENT"
 ORDERLY_EXITS = (0, 128 + signal.SIGINT, 128 + signal.SIGTERM)
@@ -85,11 +85,6 @@ class LocalLauncher(ScriptLauncher):
             time.sleep(0.5)
         time.sleep(2 * GRACE)
         exit_now(f"the process that started this one (pid {parent}) is gone")
-
-
-def use_local_launcher(trainer: Trainer) -> None:
-    """Replace Lightning's launcher, if the trainer has one."""
-    replace_launcher(trainer, LocalLauncher)
 
 
 def end_local_processes(trainer: Trainer, seconds: float = 2 * GRACE) -> None:

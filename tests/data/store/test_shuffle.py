@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dialog.data.store.shuffle import Shuffle
+from dialog.data.store.plan import Shuffle
 
 Integers = NDArray[np.int64]
 
