@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,13 @@ class Work:
         """Finish all runs but those that fail; wait for those that other processes work on."""
         waiting = False
         while open_cells := self.open_cells():
-            worked = [cell for cell in open_cells if self.attempt(cell)]
+            worked = False
+            for cell in open_cells:
+                with cell.locked() as held:
+                    worked = worked or held
+                    if held and not self.is_finished(cell) and self.error(cell) is None:
+                        with recorded_error(cell):
+                            self.finish(cell)
             if not worked:
                 if not waiting:
                     log.info("waiting for %s, on which other processes work", listed(open_cells))
@@ -82,21 +89,6 @@ class Work:
             cell for cell in self.cells if not self.is_finished(cell) and self.error(cell) is None
         ]
         return sorted(open_cells, key=lambda cell: not (cell.folder / RECIPE).is_file())
-
-    def attempt(self, cell: Cell) -> bool:
-        """Work on a run if no other process does; return whether it was free."""
-        with cell.locked() as held:
-            if held and not self.is_finished(cell) and self.error(cell) is None:
-                cell.error_file.unlink(missing_ok=True)
-                try:
-                    self.finish(cell)
-                except Exception as error:  # the others continue; interruptions are no Exception
-                    log.error("%s failed: %s", cell.name, reason(error))
-                    log.debug("where:", exc_info=True)
-                    write_json(
-                        cell.error_file, {"message": reason(error), "code": exit_code(error)}
-                    )
-            return held
 
     def finish(self, cell: Cell) -> None:
         """Train and evaluate a run unless that is done."""
@@ -171,6 +163,18 @@ class Work:
         """Return the errors of all failed runs by name."""
         errors = {cell.name: self.error(cell) for cell in self.cells if not self.is_finished(cell)}
         return {name: error for name, error in errors.items() if error is not None}
+
+
+@contextmanager
+def recorded_error(cell: Cell) -> Iterator[None]:
+    """Record and log the error of a run, in place of an earlier one; the other runs continue."""
+    cell.error_file.unlink(missing_ok=True)
+    try:
+        yield
+    except Exception as error:  # interruptions are no Exception
+        log.error("%s failed: %s", cell.name, reason(error))
+        log.debug("where:", exc_info=True)
+        write_json(cell.error_file, {"message": reason(error), "code": exit_code(error)})
 
 
 def train_cell(cell: Cell, *, group: str, advice: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from dialog.analysis.calibration import pooled
@@ -30,6 +30,7 @@ from dialog.comparison.statistics.section import statistics_section
 from dialog.comparison.statistics.verdict import listed
 from dialog.data.dialogue import Example
 from dialog.metrics.measurement import FAILED
+from dialog.runs.load import load
 from dialog.training.checkpoints.manifest import MANIFEST
 
 log = logging.getLogger("dialog")
@@ -228,17 +229,17 @@ def network_sections(
             folder = finished.evaluation
             if folder is None:
                 continue
-            load = cache(finished.load)
+            run = cache(partial(load, finished.folder, trust=system.contender.trust))
             labels = {"model": system.name, "seed": finished.entry["seed"]}
             with context.guarded():
-                sample = sample or sample_of(load(), SPLIT)
-                measured = measure_context_use(load(), folder, sample, finished.cell.check_named)
+                sample = sample or sample_of(run(), SPLIT)
+                measured = measure_context_use(run(), folder, sample, finished.cell.check_named)
                 context.entries.append((system.name, measured))
             with maps.guarded():
-                examples = examples or examples_of(load(), [row["id"] for row in chosen])
-                maps.entries += readings_of(load(), labels, rank, examples)
+                examples = examples or examples_of(run(), [row["id"] for row in chosen])
+                maps.entries += readings_of(run(), labels, rank, examples)
             with statistics.guarded():
-                if rows := statistics_rows(load(), finished, folder):
+                if rows := statistics_rows(run(), finished, folder):
                     statistics.entries.append({**labels, "rows": rows})
     by_name: dict[str, list[dict[str, Any]]] = {}
     for name, entry in context.entries:

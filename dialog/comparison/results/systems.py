@@ -97,10 +97,6 @@ class FinishedRun(NamedTuple):
         """Run folder."""
         return self.cell.folder
 
-    def load(self) -> Run:
-        """Load the run with the trust that its contender has."""
-        return load(self.folder, trust=self.cell.contender.trust)
-
 
 class System(NamedTuple):
     """A contender with its finished runs."""
@@ -237,7 +233,11 @@ def finished_system(contender: Contender, runs: list[FinishedRun]) -> System:
     from dialog.models.seq2seq import count_parameters
 
     trained = next((run for run in runs if (run.folder / WEIGHTS).is_file()), None)
-    run = trained.load() if trained else load_initial(runs[0].folder, trust=contender.trust)
+    run = (
+        load(trained.folder, trust=contender.trust)
+        if trained
+        else load_initial(runs[0].folder, trust=contender.trust)
+    )
     recipe = read_recipe(run.folder, trust=contender.trust)  # with the precision of the machine
     environment = read_json(run.folder / ENVIRONMENT)
     model |= {

@@ -91,14 +91,14 @@ class PreparedNetworks:
 
     def current(self) -> tuple[Seq2Seq, ...]:
         """Return the networks to generate with."""
-        return tuple(map(self._current, self.models, range(len(self.models))))
-
-    def _current(self, model: Seq2Seq, place: int) -> Seq2Seq:
-        if torch.is_autocast_enabled(next(model.parameters()).device.type) or not can_prepare(
-            model
-        ):
-            return model
-        marks = weight_marks(model)
-        if place not in self._prepared or not self._prepared[place][0].equals(marks):
-            self._prepared[place] = marks, prepare(model, int8=self.int8)
-        return self._prepared[place][1]
+        networks = []
+        for place, model in enumerate(self.models):
+            autocast = torch.is_autocast_enabled(next(model.parameters()).device.type)
+            if autocast or not can_prepare(model):
+                networks.append(model)
+                continue
+            marks = weight_marks(model)
+            if place not in self._prepared or not self._prepared[place][0].equals(marks):
+                self._prepared[place] = marks, prepare(model, int8=self.int8)
+            networks.append(self._prepared[place][1])
+        return tuple(networks)
