@@ -186,8 +186,10 @@ def build_trainer(
 
     with section("checkpoint.monitor"):
         monitored = monitor_named(recipe.checkpoint.monitor)
-    with section("checkpoint.averaging"):
-        averages = build_averaging(recipe.checkpoint.averaging)
+    if recipe.checkpoint.averaging is not None:
+        with section("checkpoint.averaging"):
+            # last: other callbacks see the weights that were validated
+            callbacks = [*callbacks, build_averaging(recipe.checkpoint.averaging)]
     with section("trainer"):
         return trainer.build_trainer(
             asdict(recipe.trainer),
@@ -197,8 +199,7 @@ def build_trainer(
             every_n_steps=recipe.checkpoint.every_n_steps,
             patience=recipe.checkpoint.patience,
             monitor=monitored,
-            # averages last: other callbacks see the weights that were validated
-            callbacks=[*callbacks, *averages],
+            callbacks=callbacks,
             on_best=on_best,
         )
 

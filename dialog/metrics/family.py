@@ -133,6 +133,17 @@ def build_metrics(
     }
 
 
+def check_metrics(components: Sequence[Component]) -> None:
+    """Check the metrics of a recipe by building them; the standard ones do not depend on it.
+
+    Raises:
+        UserError: as `build_metrics`.
+    """
+    components_of(components)
+    for component in components:
+        _build(component, UNDETERMINED)
+
+
 def key(component: Component) -> str:
     """Return the key of a metric in metrics.json: its name, without the module, and its whole
     numbers: distinct_2.

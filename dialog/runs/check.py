@@ -30,7 +30,7 @@ def check_recipe(recipe: Recipe) -> int:
     import torch
 
     from dialog.data.tokenizers.tokenizer import SMALLEST_VOCABULARY
-    from dialog.metrics import build_metrics
+    from dialog.metrics.family import check_metrics
     from dialog.training.loggers import LOGGERS
     from dialog.training.trainer import quiet, seed
 
@@ -41,7 +41,7 @@ def check_recipe(recipe: Recipe) -> int:
         check_layout(recipe)
         check_search(recipe)
         with section("metrics"):
-            build_metrics(recipe.metrics)
+            check_metrics(recipe.metrics)
         with section("logger"):
             resolve(LOGGERS, recipe.logger, folder=Path())
         with section("seed"):

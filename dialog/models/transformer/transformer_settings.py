@@ -9,8 +9,7 @@ from torch import nn
 from dialog.config.components import Component, build
 from dialog.models.attention import MultiHeadAttention
 from dialog.models.positions import POSITIONS, PositionEncoding
-from dialog.models.transformer.feed_forward import FEED_FORWARDS
-from dialog.models.transformer.sublayers import NORMS, LayerDrop, Residual
+from dialog.models.transformer.sublayers import FEED_FORWARDS, NORMS, LayerDrop, Residual
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -212,9 +212,9 @@ class Averaging(Callback):
                 checkpoint["state_dict"][name] = mean[first[id(parameter)]]
 
 
-def build_averaging(component: Component | None) -> list[Callback]:
-    """Build the callback of ``checkpoint.averaging``, if it is set."""
-    return [] if component is None else [Averaging(build(AVERAGES, component))]
+def build_averaging(component: Component) -> Callback:
+    """Build the callback of ``checkpoint.averaging``."""
+    return Averaging(build(AVERAGES, component))
 
 
 def check_not_sharded(strategy: Strategy) -> None:

@@ -13,8 +13,7 @@ from dialog.errors import UserError
 from dialog.models.contracts import AttentionHook, Encoded
 from dialog.models.seq2seq import DECODERS, ENCODERS
 from dialog.models.transformer import TransformerDecoder, TransformerEncoder
-from dialog.models.transformer.feed_forward import FEED_FORWARDS, SwiGLU
-from dialog.models.transformer.sublayers import NORMS, LayerDrop
+from dialog.models.transformer.sublayers import FEED_FORWARDS, NORMS, LayerDrop, SwiGLU
 
 SIZE, INNER = 6, 5
 NAMES = ("query", "key", "value", "output")

@@ -86,7 +86,7 @@ class Fitted:
             limit_val_batches=1,
             num_sanity_val_steps=1,
             accumulate_grad_batches=2,
-            callbacks=[self.watch, *build_averaging(component)],
+            callbacks=[self.watch, *([build_averaging(component)] if component else [])],
             plugins=[SafeCheckpointIO()],
             **settings,
             **dict(options),
@@ -265,4 +265,4 @@ def test_sharded_weights_are_not_averaged() -> None:
         UserError, match=r"^checkpoint\.averaging needs all weights in each process"
     ):
         check_not_sharded(FSDPStrategy())
-    assert isinstance(build_averaging(EMA)[0], Averaging)
+    assert isinstance(build_averaging(EMA), Averaging)
