@@ -41,6 +41,12 @@ log = logging.getLogger("dialog")
     "--vary", multiple=True, metavar="KEY=A,B", help="A contender for each value; may be repeated."
 )
 @click.option(
+    "--tune",
+    multiple=True,
+    metavar="KEY=A,B",
+    help="Each recipe continues with the value that is best in a trial; may be repeated.",
+)
+@click.option(
     "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Number of runs at a time."
 )
 @click.option(
@@ -68,6 +74,7 @@ def compare(
     seeds: int | None,
     output: Path | None,
     vary: tuple[str, ...],
+    tune: tuple[str, ...],
     jobs: int,
     strict: bool,
     trust: Trust,
@@ -81,7 +88,8 @@ def compare(
 
     A CONTENDER is a recipe, a run folder or a file of responses (.jsonl). A run folder is evaluated
     with the settings that it was trained with; several runs of one recipe count as its seeds.
-    KEY=VALUE and --vary apply to recipes only.
+    KEY=VALUE, --vary and --tune apply to recipes only. --tune trains each combination of its values
+    once per recipe with the first seed, and chooses the one with the lowest validation loss.
 
     One argument may be the folder of an earlier comparison, to continue it or to add contenders or
     seeds. To continue after an interruption, give this folder, or repeat a command with --output.
@@ -94,6 +102,8 @@ def compare(
     A new contender:   dialog-seq2seq compare DIR quickstart/transformer
     Variants:          dialog-seq2seq compare quickstart/lstm_bahdanau
                          --vary model.decoder.attention=additive,dot,none
+    Equal tuning:      dialog-seq2seq compare quickstart/lstm_bahdanau quickstart/transformer
+                         --tune optimizer.lr=3e-4,1e-3,3e-3 --seeds 3
     Other systems:     dialog-seq2seq compare runs/mine/20260101-120000-abcd other/responses.jsonl
     Blind ratings:     dialog-seq2seq compare DIR --ratings ann.json --ratings bob.json
 
@@ -105,6 +115,7 @@ def compare(
         if (
             len(contenders) > 1
             or vary
+            or tune
             or seeds
             or output
             or strict
@@ -126,7 +137,7 @@ def compare(
         return
     from dialog.comparison.grid.plan import Request, prepare_grid
 
-    request = Request(names, overrides, vary, seeds, output, jobs, trust, strict, job, named)
+    request = Request(names, overrides, vary, seeds, output, jobs, trust, strict, job, named, tune)
     grid = prepare_grid(request)
     if grid.overrides and output is not None and not (overrides or job):
         log.info("%s: continued with its settings, %s", grid.folder, shlex.join(grid.overrides))

@@ -49,7 +49,7 @@ def compare(grid: Grid, request: Request, advice: str = "") -> dict[str, Any]:
     before = identity(grid.folder / RESULTS)
     options = (
         ["--trust"]
-        if any(imported_names(contender.recipe) for contender in grid.contenders)
+        if any(imported_names(contender.recipes) for contender in grid.contenders)
         else []
     )
     jobs = ["--jobs", str(request.jobs)] if request.jobs > 1 else []
@@ -128,7 +128,8 @@ def comparable_systems(work: Work) -> list[System]:
     evaluated = [system.name for system in systems if system.measured_runs]
     if len(evaluated) < 2:
         raise_failures(work)
-        without = [cell.name for cell in work.cells if cell.contender.name not in evaluated]
+        runs = [cell for cell in work.cells if not cell.trial]
+        without = [cell.name for cell in runs if cell.contender.name not in evaluated]
         raise UserError(
             f"nothing to compare: {', '.join(without)} diverged before the first validation; the"
             f" other runs are kept in {work.grid.folder}: add a contender with compare"
@@ -163,7 +164,8 @@ def covers(results: Mapping[str, Any], work: Work) -> bool:
     reported = {
         (model["name"], run["seed"]) for model in results["models"] for run in model["runs"]
     }
-    return reported == {(cell.contender.name, cell.seed) for cell in work.cells}
+    runs = [cell for cell in work.cells if not cell.trial]
+    return reported == {(cell.contender.name, cell.seed) for cell in runs}
 
 
 def raise_failures(work: Work) -> None:

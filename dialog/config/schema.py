@@ -20,8 +20,8 @@ class AboutConfig:
         cost: Time that the training takes, and on which hardware.
         parameters: Number of parameters of the model.
         measured: Measured result.
-        trials: Number of trials of the sweep that this recipe is the best of; a comparison checks
-            that they are equal.
+        trials: Number of trials that this recipe is the best of, in a sweep or with ``compare
+            --tune``; a comparison checks that they are equal.
     """
 
     summary: str = ""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 
 from dialog.analysis.measured import RESPONSES
@@ -19,21 +17,25 @@ from dialog.comparison.grid.folder import (
     contender_hash,
     flat,
     is_comparison,
+    is_ignored,
 )
-from dialog.config.compose import Composed, compose, find_recipe, is_path
+from dialog.config.compose import (
+    Composed,
+    check_numbers,
+    compose,
+    fill_schema,
+    find_recipe,
+    is_path,
+)
 from dialog.config.schema import to_dict
 from dialog.config.trust import FULL_TRUST, NO_TRUST, Trust, check_importable
-from dialog.config.variations import parse_variation, short_names
-from dialog.config.yaml_layers import parse_value
+from dialog.config.variations import UNSAFE, parse_variation, recipe_variations
 from dialog.data.reading.files import sha256
 from dialog.errors import UserError
 from dialog.paths import check_links, display_name
 from dialog.runs.evaluation.evaluated import METRICS, check_evaluation
 from dialog.runs.folder import RECIPE, read_recipe, read_summary
 from dialog.runs.load import check_files
-
-UNSAFE = re.compile(r"[^\w.,=+\[\] -]+")
-"""Characters of a value that do not belong in the name of a folder."""
 
 
 def split_folder(names: Sequence[str]) -> tuple[Path | None, list[str]]:
@@ -59,6 +61,7 @@ def read_contenders(
     overrides: Sequence[str],
     variations: Sequence[str] = (),
     *,
+    tune: Sequence[str] = (),
     inherited: Sequence[str] = (),
     trust: Trust = NO_TRUST,
 ) -> list[Contender]:
@@ -68,6 +71,7 @@ def read_contenders(
         names: Recipes, run folders and files of responses.
         overrides: Settings of the command line, for recipes only.
         variations: ``KEY=A,B``, for recipes only.
+        tune: ``KEY=A,B`` from which trials choose, for recipes only.
         inherited: Settings with which the comparison was begun; they apply to its new recipes too.
         trust: Which parts recipes of run folders may import.
 
@@ -75,6 +79,7 @@ def read_contenders(
         UserError: an invalid recipe, run folder or variation, a name listed twice, or overrides
             without a recipe.
     """
+    check_tune(tune, variations)
     paths = [Path(name) for name in names]
     for path in paths:
         if path.is_dir() and not (path / RECIPE).exists() and any(path.glob("*.yaml")):
@@ -107,7 +112,9 @@ def read_contenders(
         elif path.suffix == ".jsonl":
             contenders.append(responses_contender(path, file_names[path]))
         else:
-            contenders += [of_recipe(own_name(composed, name, shared)) for composed in varied[name]]
+            contenders += [
+                of_recipe(own_name(composed, name, shared), tune) for composed in varied[name]
+            ]
     for name, count in Counter(contender.name for contender in contenders).items():
         if count > 1:
             raise UserError(
@@ -119,17 +126,39 @@ def read_contenders(
 # ------------------------------------------------------------------ recipes
 
 
-def of_recipe(composed: Composed) -> Contender:
-    """Return the contender of a recipe to train."""
+def of_recipe(composed: Composed, tune: Sequence[str] = ()) -> Contender:
+    """Return the contender of a recipe to train.
+
+    Raises:
+        UserError: a value of ``tune`` that the schema rejects.
+    """
     recipe = to_dict(composed.recipe)
     check_importable(composed.recipe, composed.name)
-    return Contender(
-        composed.name,
-        "recipe",
-        contender_hash(composed.recipe),
-        recipe,
-        trust=FULL_TRUST.within(recipe),
+    contender = Contender(
+        composed.name, "recipe", contender_hash(composed.recipe), recipe, tune=tuple(tune)
     )
+    places = {parse_variation(text)[0]: "--tune" for text in tune}
+    for trial in contender.trials.values():
+        check_numbers(fill_schema(trial.recipe, places, composed.name), places)
+    return replace(contender, trust=FULL_TRUST.within(contender.recipes))
+
+
+def check_tune(tune: Sequence[str], variations: Sequence[str]) -> None:
+    """Check the values from which trials choose.
+
+    Raises:
+        UserError: a key with a single value, that ``--vary`` has too, or in which runs of one
+            contender may differ.
+    """
+    varied = {parse_variation(text)[0] for text in variations}
+    for text in tune:
+        key, values = parse_variation(text, "--tune")
+        if len(values) < 2:
+            raise UserError(f"--tune {text}: a single value; set it with {text} alone")
+        if key in varied:
+            raise UserError(f"--tune {text}: --vary has {key} too; leave one of them out")
+        if is_ignored(key):
+            raise UserError(f"--tune {text}: {key} is no setting that a trial can choose")
 
 
 def own_name(composed: Composed, recipe: str, shared: Mapping[str, int]) -> Composed:
@@ -157,42 +186,12 @@ def vary(
     composed = compose(name, overrides, trust=trust)
     if not variations:
         return [composed]
-    parsed = [parse_variation(text) for text in variations]
-    short = short_names([key for key, _ in parsed])
-    leaves = flat(to_dict(composed.recipe))
-    recipes = []
-    for values in product(*(values for _, values in parsed)):
-        settings = [
-            (
-                f"{key}.name={value}"
-                if f"{key}.name" in leaves and "{" not in value
-                else f"{key}={value}"
-            )
-            for (key, _), value in zip(parsed, values, strict=True)
-        ]
-        label = ", ".join(
-            f"{short[key]}={value_label(key, value)}"
-            for (key, _), value in zip(parsed, values, strict=True)
+    return [
+        replace(
+            compose(name, [*overrides, *settings], trust=trust), name=f"{composed.name}[{label}]"
         )
-        recipes.append(
-            replace(
-                compose(name, [*overrides, *settings], trust=trust),
-                name=f"{composed.name}[{label}]",
-            )
-        )
-    return recipes
-
-
-def value_label(key: str, value: str) -> str:
-    """Return a value for the name of a contender: ``location size=32`` for
-    ``{name: location, size: 32}``.
-    """
-    parsed = parse_value(f"{key}={value}", value)
-    if isinstance(parsed, dict):
-        value = " ".join(
-            str(item) if key == "name" else f"{key}={item}" for key, item in parsed.items()
-        )
-    return UNSAFE.sub("_", value)
+        for label, settings in recipe_variations(variations, flat(to_dict(composed.recipe)))
+    ]
 
 
 # ------------------------------------------------------------------ trained runs
@@ -304,7 +303,7 @@ def check_trusted(grid: Grid) -> None:
     """
     for contender in grid.contenders:
         if contender.kind != "responses":
-            check_importable(contender.composed.recipe, contender.name)
+            check_importable(contender.trust.allow(contender.recipes), contender.name)
     for cell in grid.cells():
         if (cell.folder / RECIPE).is_file():
             check_importable(read_recipe(cell.folder, trust=cell.contender.trust), str(cell.folder))

@@ -4,6 +4,8 @@ seed.
     grid.json                     version, commands, seeds, overrides, contenders with hashes
     runs/<contender>/seed-<n>/    run folder, unless grid.json names another;
                                   of a file of responses: runs/<contender>/
+    tuning/<contender>/<values>/  run folder of a trial; that of the chosen values is the run of the
+                                  first seed, and chosen.json beside it names them (`tuning.py`)
     results.json, report.*        written at the end, by one process
 
 Beside the folder of a run: ``.seed-<n>.lock``, held while a process works on the run, and
@@ -12,9 +14,10 @@ Beside the folder of a run: ``.seed-<n>.lock``, held while a process works on th
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,6 +26,8 @@ from dialog.atomic import lock, write_json
 from dialog.config.compose import Composed, fill_schema
 from dialog.config.schema import Recipe, to_dict
 from dialog.config.trust import FULL_TRUST, NO_TRUST, Trust
+from dialog.config.variations import recipe_variations
+from dialog.config.yaml_layers import Layer, merge_layer, nest, parse_value
 from dialog.errors import UserError
 from dialog.escaping import to_json
 from dialog.json_files import read_json
@@ -64,6 +69,7 @@ class Contender:
         folders: Run folders by seed; for a recipe those outside of the comparison, which
             comparisons may share.
         file: The file of responses.
+        tune: ``KEY=A,B``: values of a recipe, one combination of which is chosen by trials.
         trust: Which parts its recipe and its runs may import; not written to the folder.
     """
 
@@ -73,6 +79,7 @@ class Contender:
     recipe: dict[str, Any] = field(default_factory=dict, hash=False)
     folders: dict[int, str] = field(default_factory=dict, hash=False)
     file: str = ""
+    tune: tuple[str, ...] = ()
     trust: Trust = field(default=NO_TRUST, compare=False)
 
     @cached_property
@@ -80,6 +87,33 @@ class Contender:
         """The recipe."""
         recipe = fill_schema(self.recipe, {}, f"{GRID}: {self.name}")
         return Composed(self.name, self.trust.allow(recipe), {})
+
+    @cached_property
+    def trials(self) -> dict[str, Contender]:
+        """The contender with each combination of the values of ``tune``, by its label."""
+        if not self.tune:
+            return {}
+        leaves = flat(self.recipe)
+        varied = recipe_variations(self.tune, leaves, "--tune")
+        number = (leaves.get("about.trials") or 0) + len(varied)
+        trials = {}
+        for label, overrides in varied:
+            recipe = copy.deepcopy(self.recipe)
+            settings = {"about.trials": number}
+            for override in overrides:
+                key, _, text = override.partition("=")
+                settings[key] = parse_value(override, text)
+            for key, value in settings.items():
+                merge_layer(recipe, {}, Layer(nest(key, value), {key: "--tune"}))
+            trials[label] = replace(self, recipe=recipe, tune=())
+        if len(trials) < len(varied):
+            raise UserError(f"--tune {' '.join(self.tune)}: two values have the same label")
+        return trials
+
+    @property
+    def recipes(self) -> list[dict[str, Any]]:
+        """Its recipe and those of its trials."""
+        return [self.recipe, *(trial.recipe for trial in self.trials.values())]
 
 
 @dataclass(frozen=True)
@@ -94,6 +128,7 @@ class Cell:
         outside: Whether the run folder lies outside of the comparison folder.
         named: Whether the caller has named a folder outside; if grid.json alone names it, it is
             only read.
+        trial: The values of a trial, which is trained but not evaluated; empty for a run.
     """
 
     contender: Contender
@@ -102,10 +137,13 @@ class Cell:
     place: Path
     named: bool = True
     outside: bool = False
+    trial: str = ""
 
     @property
     def name(self) -> str:
         """Name for messages."""
+        if self.trial:
+            return f"{self.contender.name} trial {self.trial}"
         return (
             self.contender.name if self.seed is None else f"{self.contender.name} seed {self.seed}"
         )
@@ -147,6 +185,7 @@ class Grid:
         commands: Commands that have changed the grid.
         named: Run folders outside of the comparison that the caller has named, and that it may thus
             write to; None for all. What grid.json alone names is only read.
+        chosen: The values that trials have chosen, by contender; from `tuning.with_choices`.
     """
 
     folder: Path
@@ -155,9 +194,13 @@ class Grid:
     overrides: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     named: frozenset[str] | None = field(default=frozenset(), compare=False)
+    chosen: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def cells(self) -> list[Cell]:
-        """Return all runs: the first seed of every contender, then the second, ..."""
+        """Return all trials and runs: the first of every contender, then the second, ...
+
+        A contender in a run's cell still has ``tune`` if no values are chosen yet.
+        """
         rounds = [self._cells_of(contender) for contender in self.contenders]
         longest = max(map(len, rounds), default=0)
         return [cells[index] for index in range(longest) for cells in rounds if index < len(cells)]
@@ -167,13 +210,25 @@ class Grid:
         if contender.kind == "responses":
             return [Cell(contender, None, runs, runs.with_name(f".{runs.name}"))]
         seeds = self.seeds if contender.kind == "recipe" else tuple(contender.folders)
+        trials = {cell.trial: cell for cell in self.trial_cells(contender)}
+        chosen = trials.get(self.chosen.get(contender.name, ""))
+        cells = [*trials.values()]
+        for seed in seeds:
+            if seed in contender.folders:
+                cells.append(self._outside_cell(contender, seed, contender.folders[seed]))
+            elif chosen and seed == chosen.seed:
+                cells.append(replace(chosen, trial=""))
+            else:
+                tuned = chosen.contender if chosen else contender
+                cells.append(Cell(tuned, seed, runs / f"seed-{seed}", runs / f".seed-{seed}"))
+        return cells
+
+    def trial_cells(self, contender: Contender) -> list[Cell]:
+        """Return the trials of a contender, which have the first seed."""
+        tuning = self.folder / "tuning" / contender.name
         return [
-            (
-                self._outside_cell(contender, seed, contender.folders[seed])
-                if seed in contender.folders
-                else Cell(contender, seed, runs / f"seed-{seed}", runs / f".seed-{seed}")
-            )
-            for seed in seeds
+            Cell(trial, self.seeds[0], tuning / label, tuning / f".{label}", trial=label)
+            for label, trial in contender.trials.items()
         ]
 
     def _outside_cell(self, contender: Contender, seed: int, path: str) -> Cell:
@@ -231,7 +286,7 @@ def read_grid(folder: Path, *, trust: Trust = NO_TRUST) -> Grid:
         seeds = tuple(_seed(seed) for seed in _typed(values["seeds"], list))
         overrides = tuple(_typed(text, str) for text in _typed(values["overrides"], list))
         commands = tuple(_typed(text, str) for text in _typed(values["commands"], list))
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, UserError) as error:
         raise UserError(f"{folder / GRID}: damaged ({error}); restore it from a copy") from error
     if trust != FULL_TRUST:
         check_links(folder)
@@ -253,7 +308,9 @@ def _contender(entry: Mapping[str, Any], trust: Trust) -> Contender:
         raise ValueError(f"a run folder of {name!r} is no absolute path")
     digest = _typed(entry["hash"], str)
     file = _typed(entry["file"], str)
-    return Contender(name, kind, digest, recipe, folders, file, trust.within(recipe))
+    tune = tuple(_typed(text, str) for text in _typed(entry.get("tune", []), list))
+    contender = Contender(name, kind, digest, recipe, folders, file, tune)
+    return replace(contender, trust=trust.within(contender.recipes))
 
 
 def _typed(value: object, kind: type[T]) -> T:
@@ -270,9 +327,11 @@ def _seed(value: object) -> int:
 
 
 def write_grid(grid: Grid) -> None:
-    """Write grid.json, without what the caller alone gives: trust and named folders."""
+    """Write grid.json, without what the caller alone gives, trust and named folders, and without
+    choices, which have files of their own.
+    """
     values = {"format": FORMAT, "version": __version__, **asdict(grid)}
-    del values["folder"], values["named"]
+    del values["folder"], values["named"], values["chosen"]
     for contender in values["contenders"]:
         del contender["trust"]
     write_json(grid.folder / GRID, values)

@@ -54,6 +54,7 @@ class Request:
         strict: Reject contenders that differ in the parity contract.
         job: One of the processes of a comparison: it trains and evaluates only.
         named: Run folders outside of the comparison that a job may write to.
+        tune: ``KEY=A,B`` from which trials choose for each recipe.
     """
 
     names: Sequence[str]
@@ -66,11 +67,13 @@ class Request:
     strict: bool = False
     job: bool = False
     named: Sequence[str] = ()
+    tune: Sequence[str] = ()
 
     @property
     def command(self) -> str:
         """The command that repeats the comparison."""
         settings = [part for variation in self.variations for part in ("--vary", variation)]
+        settings += [part for values in self.tune for part in ("--tune", values)]
         count = [] if self.seeds is None else ["--seeds", str(self.seeds)]
         return shlex.join(
             ["python", "-m", "dialog", "compare", *self.names, *self.overrides, *settings, *count]
@@ -101,9 +104,15 @@ def prepare_grid(request: Request) -> Grid:
         raise UserError(
             f"{settings[0]}: applies to new recipes only; name one, or start another comparison"
         )
+    tune = tune_of(current, request.tune)
     inherited = [text for text in current.overrides if text not in request.overrides]
     new = read_contenders(
-        names, request.overrides, request.variations, inherited=inherited, trust=request.trust
+        names,
+        request.overrides,
+        request.variations,
+        tune=tune,
+        inherited=inherited,
+        trust=request.trust,
     )
     overrides = [*inherited, *request.overrides]
     planned = merged(current, new, seeds_of(current, new, request.seeds), overrides)
@@ -113,18 +122,21 @@ def prepare_grid(request: Request) -> Grid:
             "compare needs at least two contenders: recipes, run folders of different recipes, or"
             " files of responses"
         )
-    if request.seeds is not None and all(
-        contender.kind != "recipe" for contender in planned.contenders
-    ):
-        raise UserError(
-            f"--seeds {request.seeds}: applies to recipes; add trained runs of more seeds instead"
-        )
+    if all(contender.kind != "recipe" for contender in planned.contenders):
+        if request.seeds is not None:
+            raise UserError(
+                f"--seeds {request.seeds}: applies to recipes; add trained runs of more seeds"
+                " instead"
+            )
+        if request.tune:
+            raise UserError(f"--tune {request.tune[0]}: applies to recipes, not to trained runs")
     missing = any(
         cell.contender.kind == "recipe" and not is_trained(cell.folder) for cell in planned.cells()
     )
     if missing or planned != current:
+        checked = planned.contenders if planned == current else with_trials(planned.contenders)
         try:
-            check_single_process(planned.contenders)
+            check_single_process(checked)
         except UserError as error:
             if not inherited or not new:
                 raise
@@ -135,15 +147,48 @@ def prepare_grid(request: Request) -> Grid:
             ) from error
         data = {
             contender.name: prepare_data(contender.composed.recipe, quiet=request.job)
-            for contender in planned.contenders
+            for contender in checked
             if contender.kind != "responses"
         }
-        check_test_sets(planned.contenders, data)
+        check_test_sets(checked, data)
         if request.strict:
             check_strict(planned, data)
     folder = folder or fresh_folder("comparisons")
     opened = open_grid(folder, new, planned.seeds, overrides, request.command, trust=request.trust)
     return replace(opened, named=planned.named)
+
+
+def tune_of(current: Grid, requested: Sequence[str]) -> tuple[str, ...]:
+    """Return the values of ``--tune``, which are the same for all recipes of a folder.
+
+    Raises:
+        UserError: the recipes of the folder have others.
+    """
+    recipes = [contender for contender in current.contenders if contender.kind == "recipe"]
+    if recipes and requested and recipes[0].tune != tuple(requested):
+        raise other_tune(current.folder, recipes[0])
+    return recipes[0].tune if recipes else tuple(requested)
+
+
+def other_tune(folder: Path, recipe: Contender) -> UserError:
+    """Return the error for other values of ``--tune`` than a folder has."""
+    values = f"has --tune {' --tune '.join(recipe.tune)}" if recipe.tune else "was begun without"
+    return UserError(f"--tune: {folder} {values}; leave it out, or choose another --output")
+
+
+def with_trials(contenders: Sequence[Contender]) -> list[Contender]:
+    """Return contenders and their trials, each with a name of its own."""
+    return [
+        one
+        for contender in contenders
+        for one in (
+            contender,
+            *(
+                replace(trial, name=f"{trial.name} trial {label}")
+                for label, trial in contender.trials.items()
+            ),
+        )
+    ]
 
 
 def seeds_of(current: Grid, new: Sequence[Contender], number: int | None) -> list[int]:
@@ -243,12 +288,14 @@ def check_strict(grid: Grid, data: Mapping[str, Path]) -> None:
         data: Folders of prepared data, by contender; of files of responses there are none.
     """
     trained = [contender for contender in grid.contenders if contender.name in data]
-    seeds = {
-        contender.name: [cell.seed for cell in grid.cells() if cell.contender == contender]
-        for contender in trained
-    }
+    runs = [cell for cell in grid.cells() if not cell.trial]
     systems = [
-        planned_system(contender, seeds[contender.name], data[contender.name])
+        planned_system(
+            # chosen values are unknown, the number of trials is not
+            next(iter(contender.trials.values()), contender),
+            [cell.seed for cell in runs if cell.contender.name == contender.name],
+            data[contender.name],
+        )
         for contender in trained
     ]
     if systems:
@@ -344,6 +391,8 @@ def merged(
                 f"{grid.folder}: has another {contender.name} ({difference(before, contender)});"
                 " choose another --output, or give the new one another name"
             )
+        if contender.kind == "recipe" and before.tune != contender.tune:
+            raise other_tune(grid.folder, before)
         if contender.kind == "runs":
             check_seeds(grid.folder, before, contender)
         folders = {**before.folders, **contender.folders}

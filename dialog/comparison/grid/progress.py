@@ -101,7 +101,7 @@ def state_of(cell: Cell) -> RunState:
         return RunState(name, float(evaluated), None, False)
     if is_trained(cell.folder):
         summary = read_summary(cell.folder)
-        ended = evaluated or not (cell.folder / WEIGHTS).is_file()
+        ended = evaluated or bool(cell.trial) or not (cell.folder / WEIGHTS).is_file()
         text = "" if ended else f"{title}: evaluating"
         return RunState(
             name, 1.0 if ended else 0.99, summary.seconds if summary else None, not ended, text

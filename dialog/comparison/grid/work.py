@@ -25,6 +25,7 @@ from dialog.comparison.grid.folder import (
     is_trained,
 )
 from dialog.comparison.grid.responses import measure_responses, measured_responses
+from dialog.comparison.grid.tuning import all_diverged, with_choices
 from dialog.config.compose import Composed, with_seed
 from dialog.errors import DivergedError, RunError, UserError
 from dialog.json_files import read_json
@@ -44,7 +45,9 @@ log = logging.getLogger("dialog")
 
 @dataclass
 class Work:
-    """The runs of a comparison as this process sees them.
+    """The trials and runs of a comparison as this process sees them.
+
+    The runs of a contender with values to choose from wait until all of its trials are trained.
 
     A failed run does not stop the others. It is tried again by the next command, and by processes
     that had started before it failed, not by this one.
@@ -60,9 +63,14 @@ class Work:
     """Finished evaluations by the name of their cell."""
 
     def __post_init__(self) -> None:
-        self.cells = self.grid.cells()
+        self.choose()
         self.earlier = {cell.name: identity(cell.error_file) for cell in self.cells}
         self.hashes: dict[str, str | None] = {}
+
+    def choose(self) -> None:
+        """Choose the values of contenders whose trials are trained."""
+        self.grid = with_choices(self.grid)
+        self.cells = self.grid.cells()
 
     def run(self) -> None:
         """Finish all runs but those that fail; wait for those that other processes work on."""
@@ -85,8 +93,11 @@ class Work:
         """Return the runs that have neither finished nor failed: those that were interrupted, then
         new ones.
         """
+        self.choose()
         open_cells = [
-            cell for cell in self.cells if not self.is_finished(cell) and self.error(cell) is None
+            cell
+            for cell in self.cells
+            if not cell.contender.tune and not self.is_finished(cell) and self.error(cell) is None
         ]
         return sorted(open_cells, key=lambda cell: not (cell.folder / RECIPE).is_file())
 
@@ -101,6 +112,8 @@ class Work:
         cell.check_named()
         if cell.contender.kind == "recipe":
             train_cell(cell, group=self.grid.folder.resolve().name, advice=self.advice)
+        if cell.trial:
+            return
         if (cell.folder / WEIGHTS).is_file() and self.evaluation(cell) is None:
             run = load(cell.folder, trust=cell.contender.trust)
             evaluated = evaluate(run, SPLIT, quiet=True)
@@ -118,8 +131,10 @@ class Work:
 
     def is_finished(self, cell: Cell) -> bool:
         """Return whether a run is trained and evaluated, or has diverged before its first
-        validation.
+        validation; a trial is trained, or no longer needed.
         """
+        if cell.trial:
+            return is_trained(cell.folder) or cell.contender.name in self.grid.chosen
         if cell.contender.kind == "recipe" and not is_trained(cell.folder):
             return False
         if is_diverged(cell.folder) and not (cell.folder / WEIGHTS).is_file():
@@ -152,7 +167,7 @@ class Work:
 
     def error(self, cell: Cell) -> dict[str, Any] | None:
         """Return the error of a run that has failed since this process started."""
-        if identity(cell.error_file) in (None, self.earlier[cell.name]):
+        if identity(cell.error_file) in (None, self.earlier.get(cell.name)):
             return None
         try:
             return read_json(cell.error_file, "message", "code")
@@ -160,8 +175,16 @@ class Work:
             return None
 
     def errors(self) -> dict[str, dict[str, Any]]:
-        """Return the errors of all failed runs by name."""
+        """Return the errors of all failed runs by name, and of contenders whose trials have all
+        diverged.
+        """
         errors = {cell.name: self.error(cell) for cell in self.cells if not self.is_finished(cell)}
+        for contender in self.grid.contenders:
+            if all_diverged(self.grid, contender):
+                message = (
+                    f"all {len(contender.trials)} trials diverged; compare it with other values"
+                )
+                errors[contender.name] = {"message": message, "code": 2}
         return {name: error for name, error in errors.items() if error is not None}
 
 

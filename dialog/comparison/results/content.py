@@ -14,6 +14,7 @@ from dialog.comparison.context_use import context_results, measure_context_use, 
 from dialog.comparison.cost import cost, seconds_to_common_value
 from dialog.comparison.curves import crossings
 from dialog.comparison.grid.folder import SPLIT, Grid
+from dialog.comparison.grid.tuning import tuning_results
 from dialog.comparison.parity import parity
 from dialog.comparison.references import ngram_warnings, references_of
 from dialog.comparison.results.attention import (
@@ -62,6 +63,11 @@ def results_of(
     section = statistics_section(runs, diverged=numbers_diverged(systems), files=files)
     recipes = [system.evaluated.recipe for system in systems if system.evaluated.recipe]
     context_use, attention = network_sections(systems, samples)
+    tuning = tuning_results(grid)
+    trained = [
+        *(run for model in models for run in model["runs"]),
+        *(trial for trial in tuning if not trial["chosen"]),
+    ]
     untested = [system for system in systems if not system.measured_runs]
     return {
         "format": RESULTS_FORMAT,
@@ -73,7 +79,7 @@ def results_of(
         "fingerprint": metrics["fingerprint"],
         "dialogues": metrics["dialogues"],
         "examples": metrics["examples"],
-        "seconds": sum(run["seconds"] or 0.0 for model in models for run in model["runs"]),
+        "seconds": sum(run["seconds"] or 0.0 for run in trained),
         "warnings": [
             *ngram_warnings(models, references),
             *run_warnings(systems, failures),
@@ -81,6 +87,7 @@ def results_of(
             *unverified_warnings(systems),
         ],
         "models": models,
+        "tuning": tuning,
         "references": references,
         "parity": parity([system.evaluated for system in systems]),
         **section,

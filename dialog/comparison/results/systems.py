@@ -129,7 +129,7 @@ def finished_systems(work: Work) -> list[System]:
     """
     finished: dict[str, list[Cell]] = {}
     for cell in work.cells:
-        if work.is_finished(cell):
+        if not cell.trial and work.is_finished(cell):
             finished.setdefault(cell.contender.name, []).append(cell)
     systems = []
     for contender in work.grid.contenders:

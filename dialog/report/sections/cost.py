@@ -79,6 +79,31 @@ def _state_bytes(model: Mapping[str, Any], length: str) -> str:
     return optional(model["state_bytes"].get(length), _bytes)
 
 
+def trials(results: Results) -> ReportSection:
+    """Return one row per trial of ``--tune``: values, lowest validation bits per byte, and whether
+    they were chosen; results.json of earlier versions has none.
+    """
+    tuning = results.get("tuning", [])
+    to_text = metric_display("bits_per_byte").format
+    rows: dict[str, list[Row]] = {}
+    for trial in tuning:
+        loss = "diverged" if trial["diverged"] else to_text(trial["bits_per_byte"])
+        spent = optional(trial["seconds"], duration)
+        chosen = "chosen" if trial["chosen"] else ""
+        row = text_row(trial["model"], trial["values"], loss, chosen, spent, trial["folder"])
+        rows.setdefault(trial["model"], []).append(row)
+    head = ("Contender", "Values", "Best validation", "Choice", "Time", "Folder")
+    groups = [RowGroup("", tuple(some)) for some in rows.values()]
+    seed = f", with seed {tuning[0]['seed']}" if tuning else ""
+    caption = (
+        f"One row per trial{seed}. Best validation: lowest bits per byte on the validation split."
+        " The chosen trial is the run of this seed."
+    )
+    return ReportSection(
+        "Tuning", table_of_groups(head, groups, caption=caption, folded="All trials")
+    )
+
+
 def runs(results: Results) -> ReportSection:
     """Return one row per run: seed, cost, lowest validation bits per byte, and the first two
     metrics.

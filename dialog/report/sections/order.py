@@ -5,7 +5,7 @@ from __future__ import annotations
 from dialog.report.sections.attention import attention_statistics
 from dialog.report.sections.breakdown import breakdown, calibration
 from dialog.report.sections.context_use import context_use
-from dialog.report.sections.cost import cost, runs
+from dialog.report.sections.cost import cost, runs, trials
 from dialog.report.sections.curves import curves
 from dialog.report.sections.differences import statistics
 from dialog.report.sections.parity import parity
@@ -26,7 +26,7 @@ MAIN = (
     attention_statistics,
 )
 """Sections before the examples."""
-APPENDIX = (statistics, runs)
+APPENDIX = (statistics, trials, runs)
 """Sections after the examples."""
 
 

@@ -8,18 +8,22 @@ import json
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dialog.cli import main
-from dialog.comparison.grid.contenders import of_recipe
+from dialog.comparison.grid.contenders import of_recipe, read_contenders
 from dialog.comparison.grid.folder import FORMAT, Cell, Grid, read_grid
+from dialog.comparison.grid.plan import Request, open_grid, prepare_grid
+from dialog.comparison.grid.tuning import tuning_results
 from dialog.comparison.grid.work import Work
 from dialog.config.compose import Composed, compose
 from dialog.errors import UserError
-from dialog.runs.folder import Trained
+from dialog.escaping import escape_markdown
+from dialog.runs.folder import Trained, read_recipe
 from dialog.runs.train import PartOf
 
 Compare = Callable[..., tuple[int, str]]
@@ -320,6 +324,133 @@ def test_strict_rejects_after_training(
     caplog.clear()
     assert compare(*arguments[:2], "--output", "out")[0] == 0
     assert caplog.messages[0] == f"out: continued with its settings, {' '.join(longer)}"
+
+
+# ------------------------------------------------------------------ tuning
+
+RATES = "optimizer.lr=0.01,0.0001"
+
+
+def test_trials_choose_the_values_of_each_recipe(
+    recipes: Path, compare: Compare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The chosen trial is the run of the first seed. A later command trains a trial that failed,
+    keeps the choices, and adds seeds to them.
+    """
+    from dialog.comparison.grid import work
+
+    train = work.train
+    folders: list[str] = []
+
+    def recorded(composed: Composed, folder: Path, **options: bool | PartOf) -> Trained:
+        folders.append(str(folder.relative_to("out")))
+        if len(folders) == 4:
+            raise UserError("broken")
+        return train(composed, folder, **options)
+
+    monkeypatch.setattr(work, "train", recorded)
+    arguments = ["lstm.yaml", "--vary", "model.encoder.size=8,16", "--tune", RATES]
+    names = ["lstm[size=8]", "lstm[size=16]"]
+    trials = [f"tuning/{name}/lr={rate}" for rate in ("0.01", "0.0001") for name in names]
+    code, line = compare(*arguments, "model.decoder.attention.name=none", "--output", "out")
+    assert (code, folders) == (2, trials)
+    assert "1 of 6 runs failed: lstm[size=16] trial lr=0.0001: broken" in line
+    shutil.rmtree(recipes / "out" / trials[2])
+    assert compare("out", *arguments, "--seeds", "2")[0] == 0
+    assert folders[4:] == [trials[3], *(f"runs/{name}/seed-2" for name in names)]
+    compared = results(recipes / "out")
+    for model, name in zip(compared["models"], names, strict=True):
+        runs = [run["folder"] for run in model["runs"]]
+        assert (model["trials"], runs) == (2, [f"tuning/{name}/lr=0.01", f"runs/{name}/seed-2"])
+        assert [read_recipe(recipes / "out" / run).optimizer["lr"] for run in runs] == [0.01] * 2
+    chosen = {row["folder"]: row["chosen"] for row in compared["tuning"]}
+    assert chosen == {trial: trial.endswith("lr=0.01") for trial in trials}
+    report = (recipes / "out/report.md").read_text(encoding="utf-8")
+    page = (recipes / "out/report.html").read_text(encoding="utf-8")
+    assert "## Tuning" in report
+    for row in compared["tuning"]:
+        assert escape_markdown(row["folder"]) in report
+        assert row["folder"] in page
+
+
+def test_diverged_trials(recipes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lowest loss of the trials that have not diverged counts; it is kept once it is written; a
+    recipe without any is an error.
+    """
+    values = "model.dropout=0,0.1,0.2"
+    contenders = tuple(
+        of_recipe(compose(str(recipes / name), SHORT), [values])
+        for name in ("lstm.yaml", "wild.yaml")
+    )
+    grid = Grid(recipes / "out", contenders, (7,))
+    losses = {"lstm": {"0": [1.0, 0.5], "0.1": [0.8, 0.7], "0.2": [0.9, None]}, "wild": {}}
+    for cell in Work(grid, advice="").cells:
+        if not cell.trial:
+            continue
+        own = losses[cell.contender.name].get(cell.trial.removeprefix("dropout="), [])
+        cell.folder.mkdir(parents=True)
+        lines = [json.dumps({"validation/bits_per_byte": loss}) + "\n" for loss in own]
+        (cell.folder / "metrics.jsonl").write_text("".join(lines), encoding="utf-8")
+        ended = "diverged.json" if own in ([], [1.0, 0.5]) else "summary.json"
+        spent = {"seconds": 2.0, "steps": 1, "target_tokens": 1}
+        (cell.folder / ended).write_text(json.dumps(spent), encoding="utf-8")
+    work = Work(grid, advice="")
+    assert work.grid.chosen == {"lstm": "dropout=0.1"}
+    assert [cell.folder.name for cell in work.open_cells()] == ["dropout=0.1"]
+    assert [(name, error["code"]) for name, error in work.errors().items()] == [("wild", 2)]
+    rows = [(row["bits_per_byte"], row["chosen"]) for row in tuning_results(work.grid)]
+    assert rows == [(None, False), (0.7, True), (0.9, False), *[(None, False)] * 3]
+    shutil.rmtree(recipes / "out/tuning/lstm/dropout=0.1")
+    work = Work(grid, advice="")
+    assert [cell.name for cell in work.open_cells()] == ["lstm seed 7"]
+    (recipes / "out/tuning/lstm/chosen.json").write_text('{"bits_per_byte": {}}', encoding="utf-8")
+    with pytest.raises(UserError, match=r"tuning/lstm/chosen\.json: damaged"):
+        Work(grid, advice="")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "facts"),
+    [
+        (["--tune", "optimizer.lr=0.1"], ("optimizer.lr=0.1", "single value")),
+        (["--tune", "optimizer.rate=1,2"], ("lstm", "rate", "unknown argument")),
+        (["--tune", "model.droput=0.1,0.2"], ("--tune", "model.droput", "unknown key")),
+        (["--tune", "seed=1,2"], ("seed=1,2",)),
+        (
+            ["--tune", "model.dropout=0,0.1", "--vary", "model.dropout=0.2,0.3"],
+            ("--tune model.dropout", "--vary"),
+        ),
+        (["--tune", "data.context_turns=1,2"], ("different test sets", "context_turns=1")),
+    ],
+)
+def test_invalid_values_to_tune(
+    recipes: Path, compare: Compare, arguments: list[str], facts: tuple[str, ...]
+) -> None:
+    code, line = compare("lstm.yaml", "wild.yaml", *arguments, "--output", "out")
+    assert code == 2
+    assert all(fact in line for fact in facts), line
+    assert not (recipes / "out").exists()
+
+
+def test_other_values_than_the_folder_has(recipes: Path, compare: Compare) -> None:
+    """The values of a folder are those of all its recipes; other systems have none."""
+    systems = ["one.jsonl", "two.jsonl"]
+    for name in systems:
+        (recipes / name).write_text("{}", encoding="utf-8")
+    code, line = compare(*systems, "--tune", RATES, "--output", "out")
+    assert (code, RATES in line) == (2, True), line
+    two = read_contenders(["lstm.yaml"], [], ["model.encoder.size=8,16"], tune=[RATES])
+    open_grid(Path("tuned"), two, [1], (), "")
+    open_grid(Path("plain"), [replace(one, tune=()) for one in two], [1], (), "")
+    more = prepare_grid(Request(["tuned", "wild.yaml"]))
+    assert [contender.tune for contender in more.contenders] == [(RATES,)] * 3
+    assert read_grid(Path("tuned")) == more
+    for folder, has in (("tuned", RATES), ("plain", "without")):
+        code, line = compare(folder, "--tune", "optimizer.lr=1,2")
+        assert (code, has in line) == (2, True), line
+    (folder,) = Path("tuned").glob("grid.json")
+    folder.write_text(folder.read_text().replace(RATES, "optimizer.lr=0.1,"), encoding="utf-8")
+    code, line = compare("tuned")
+    assert (code, "tuned/grid.json: damaged" in line) == (2, True), line
 
 
 # ------------------------------------------------------------------ folders
