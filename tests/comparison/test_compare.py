@@ -83,8 +83,9 @@ def test_results(comparison: Comparison) -> None:
         "format", "command", "environment", "split", "fingerprint", "dialogues", "examples", "seconds",
         "verdict", "verdicts", "rankings", "warnings", "models", "references", "parity", "differences", "statistics",
         "crossings", "context_use", "breakdown", "calibration", "samples", "disagreements", "attention", "rating",
-        "ratings",
+        "ratings", "tuning",
     }  # fmt: skip
+    assert results["tuning"] == []
     assert (results["format"], results["split"]) == (4, "test")
     assert results["statistics"]["seeds"] == {"lstm": 2, "transformer": 2}
     assert "--seeds 2" in results["command"]

@@ -46,6 +46,20 @@ def _curve(bits: float, speed: float) -> list[dict[str, Any]]:
     ]
 
 
+def _trial(model: str, values: str, *, number: int) -> dict[str, Any]:
+    """Return a trial; the first was chosen, the last has diverged."""
+    return {
+        "model": model,
+        "values": values,
+        "seed": 0,
+        "bits_per_byte": None if number == 2 else 1.4 + number,
+        "diverged": number == 2,
+        "chosen": number == 0,
+        "seconds": None if number == 2 else 20.0,
+        "folder": f"tuning/{model}/{values}",
+    }
+
+
 def _run(model: int, seed: int, shift: float, diverged: bool) -> dict[str, Any]:
     rng = random.Random(1000 * model + seed)
     worse = shift + rng.gauss(0, 0.004) + 5 * diverged
@@ -392,6 +406,7 @@ def example_results(
         ],
         "warnings": [f"{names[0]}: seed {seeds - 1} diverged {text}"] if diverged else [],
         "models": models,
+        "tuning": [_trial(names[0], f"lr=0.{n} {text}", number=n) for n in range(3)],
         "references": dict.fromkeys(factors, rows | ngrams),
         "parity": _parity(names, text),
         "differences": [
@@ -463,7 +478,16 @@ def bare() -> dict[str, Any]:
         }
         for run in model["runs"]:
             run["curve"], run["metrics"] = [], {}
-    empty = ("parity", "samples", "disagreements", "differences", "warnings", "verdicts", "rating")
+    empty = (
+        "parity",
+        "samples",
+        "disagreements",
+        "differences",
+        "warnings",
+        "verdicts",
+        "rating",
+        "tuning",
+    )
     results |= {
         "context_use": {"examples": 0, "rows": [], "distance": []},
         "environment": {},
