@@ -56,7 +56,7 @@ def _trial(model: str, values: str, *, number: int) -> dict[str, Any]:
         "diverged": number == 2,
         "chosen": number == 0,
         "seconds": None if number == 2 else 20.0,
-        "folder": f"tuning/{model}/{values}",
+        "folder": f"tuning/{values}",
     }
 
 

@@ -22,7 +22,7 @@ def test_tables_have_the_same_cells_in_each_row(
 ) -> None:
     for variant in (results, hostile):
         grids = tables(to_markdown(variant))
-        assert len(grids) == 15
+        assert len(grids) == 16
         for grid in grids:
             assert {len(row) for row in grid} == {len(grid[0])}
             assert all(set(cell.strip()) <= set("-:") for cell in grid[1])
