@@ -39,8 +39,8 @@ MUTANTS = (
         f"{HAND}::test_rollout_equals_the_sum_over_all_paths",
         (
             "analysis/attention/maps.py",
-            "encoder = (mean @ kept + kept) / 2",
-            "encoder = mean @ kept",
+            "encoded = (mean @ kept + kept) / 2",
+            "encoded = mean @ kept",
         ),
     ),
     mutant(

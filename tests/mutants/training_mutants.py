@@ -35,7 +35,7 @@ MUTANTS = (
         "loss-3",
         "predicts the token that it reads",
         PREDICTED,
-        (TRAINING_STEP, "decode(model, target[:, :-1]", "decode(model, target[:, 1:]"),
+        (TRAINING_STEP, "model, batch.target[:, :-1]", "model, batch.target[:, 1:]"),
     ),
     mutant(
         "loss-4",
@@ -64,7 +64,7 @@ MUTANTS = (
         "training-3",
         "random generators go on anyhow",
         "resume/test_resume.py::test_run_with_power_cuts_is_the_whole_run",
-        ("training/trainer.py", "        reseed(self.seed,", "        (self.seed,"),
+        ("training/trainer.py", "torch.manual_seed(high << 32 | low)", "high << 32 | low"),
     ),
     mutant(
         "training-4",
