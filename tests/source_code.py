@@ -138,6 +138,12 @@ def functions(source: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDe
     )
 
 
+def clauses(node: ast.AST) -> int:
+    """Number of ``for`` and ``if`` of a comprehension; 0 for other nodes."""
+    generators = getattr(node, "generators", [])
+    return len(generators) + sum(len(generator.ifs) for generator in generators)
+
+
 def is_packed(node: ast.Assign) -> bool:
     """Whether an assignment is ``a, b = x, y``, where neither value needs the other's old one."""
     target = node.targets[0]

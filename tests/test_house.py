@@ -14,6 +14,7 @@ from source_code import (
     FILES,
     ROOT,
     calls_in_asserts,
+    clauses,
     code_lines,
     cycle,
     functions,
@@ -274,6 +275,16 @@ def test_one_assignment_a_line() -> None:
     assert not packed
 
 
+def test_comprehensions_have_at_most_two_clauses() -> None:
+    long = [
+        f"{file}:{node.lineno}"
+        for file in FILES
+        for node in nodes(tree(file))
+        if clauses(node) > 2
+    ]
+    assert not long
+
+
 def test_asserts_do_no_work() -> None:
     working = [
         f"{file}:{line}" for file in FILES for line in calls_in_asserts(tree(file), HARMLESS_CALLS)
@@ -414,6 +425,11 @@ def test_code_lines_are_counted() -> None:
 )
 def test_mutable_state_is_detected(text: str) -> None:
     assert set(mutations(ast.parse(text)))
+
+
+def test_clauses_of_comprehensions_are_counted() -> None:
+    text = "[x for x in y if x if x > 1]\n{x: 1 for x in y}\nf(z for x in y for z in x if z)\n"
+    assert sorted(filter(None, map(clauses, ast.walk(ast.parse(text))))) == [1, 3, 3]
 
 
 @pytest.mark.parametrize(

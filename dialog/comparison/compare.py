@@ -79,12 +79,8 @@ def named_options(grid: Grid) -> list[str]:
     """Return the options that tell a job which run folders outside of the comparison it may write
     to.
     """
-    return [
-        part
-        for cell in grid.cells()
-        if cell.outside and cell.named
-        for part in ("--named", str(cell.folder))
-    ]
+    folders = [str(cell.folder) for cell in grid.cells() if cell.outside and cell.named]
+    return [part for folder in folders for part in ("--named", folder)]
 
 
 # ------------------------------------------------------------------ after training

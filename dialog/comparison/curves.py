@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import combinations, groupby
+from itertools import combinations, groupby, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -109,14 +109,15 @@ def crossings(models: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         models: "models" of results.json: name, tokenizer, runs with their curves, and FLOPs per
             target token.
     """
-    return [
-        {"a": a["name"], "b": b["name"], "axis": axis, "text": text, "crosses": crosses}
-        for a, b in combinations(models, 2)
-        for axis in AXES
-        if axis != "target_tokens" or a.get("tokenizer") == b.get("tokenizer")
-        for text, crosses in [crossing(a, b, axis)]
-        if text
-    ]
+    found = []
+    for (a, b), axis in product(combinations(models, 2), AXES):
+        if axis == "target_tokens" and a.get("tokenizer") != b.get("tokenizer"):
+            continue
+        text, crosses = crossing(a, b, axis)
+        if text:
+            pair = {"a": a["name"], "b": b["name"]}
+            found.append(pair | {"axis": axis, "text": text, "crosses": crosses})
+    return found
 
 
 def crossing(a: Mapping[str, Any], b: Mapping[str, Any], axis: str) -> tuple[str, bool]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
@@ -80,12 +80,17 @@ ORDERS = {
 """The n of the standard metrics of n-grams."""
 ADDED = {"parlai_sets", "meteor", "embedding_average", "bert_score", "mauve"}
 """Metrics that are measured if a recipe adds them."""
-STANDARD: tuple[Component, ...] = tuple(
-    {"name": name, **arguments}
-    for name in METRICS
-    if name not in ADDED
-    for arguments in ([{"n": n} for n in ORDERS[name]] if name in ORDERS else [{}])
-)
+
+
+def _standard() -> Iterator[Component]:
+    for name in METRICS:
+        if name in ORDERS:
+            yield from ({"name": name, "n": n} for n in ORDERS[name])
+        elif name not in ADDED:
+            yield {"name": name}
+
+
+STANDARD: tuple[Component, ...] = tuple(_standard())
 """The metrics of every evaluation."""
 UNDEFINED = "undefined or infinite for these responses"
 """Reason for which a metric without a finite value is absent from metrics.json."""

@@ -78,12 +78,13 @@ def compare(one: Path, other: Path) -> Comparison:
 def values(folder: Path) -> list[tuple[int, str, str]]:
     """Return step, name and value (as `float.hex` writes it) of everything in metrics.jsonl."""
     rows = (folder / METRICS).read_text(encoding="utf-8").splitlines()
-    return [
-        (row["step"], name, "null" if value is None else float(value).hex())
-        for row in map(json.loads, rows)
-        for name, value in row.items()
-        if name not in CLOCK
-    ]
+    found = []
+    for row in map(json.loads, rows):
+        for name, value in row.items():
+            if name not in CLOCK:
+                text = "null" if value is None else float(value).hex()
+                found.append((row["step"], name, text))
+    return found
 
 
 def prove(

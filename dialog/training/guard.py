@@ -214,12 +214,11 @@ def _rows(module: LightningModule, batches: list[Batch]) -> list[int]:
     if module.trainer.world_size > 1:  # the forward pass would need the other ranks
         return rows
     with module.trainer.precision_plugin.forward_context():
-        bad = [
-            row
-            for batch in batches
-            for place, row in enumerate(batch.rows.tolist())
-            if not module(_one(batch, place)).isfinite().all()
-        ]
+        bad = []
+        for batch in batches:
+            for place, row in enumerate(batch.rows.tolist()):
+                if not module(_one(batch, place)).isfinite().all():
+                    bad.append(row)
     return bad or rows
 
 

@@ -356,9 +356,5 @@ def _start_of(group: Mapping[int, Path], folders: Sequence[str]) -> str:
 
 def _has_others(start: str, folders: Sequence[str], paths: Sequence[Sequence[str]]) -> bool:
     """Return whether a folder contains runs of other groups."""
-    return any(
-        Path(path).is_relative_to(start)
-        for others in paths
-        if others is not folders
-        for path in others
-    )
+    others = [each for each in paths if each is not folders]
+    return any(Path(path).is_relative_to(start) for each in others for path in each)

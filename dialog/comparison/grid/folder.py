@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -201,9 +202,9 @@ class Grid:
 
         A contender in a run's cell still has ``tune`` if no values are chosen yet.
         """
-        rounds = [self._cells_of(contender) for contender in self.contenders]
-        longest = max(map(len, rounds), default=0)
-        return [cells[index] for index in range(longest) for cells in rounds if index < len(cells)]
+        rounds = zip_longest(*map(self._cells_of, self.contenders))
+        cells = (cell for one_each in rounds for cell in one_each)
+        return [cell for cell in cells if cell is not None]
 
     def _cells_of(self, contender: Contender) -> list[Cell]:
         runs = self.folder / "runs" / contender.name

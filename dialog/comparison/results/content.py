@@ -166,14 +166,12 @@ def metric_warnings(systems: Sequence[System]) -> list[str]:
     """
     names: dict[str, list[str]] = {}
     for system in systems:
-        reasons = (run.entry["metrics"].get("left_out", {}) for run in system.measured_runs)
-        failed = (
-            f"{key} {text}"
-            for left_out in reasons
-            for key, text in left_out.items()
-            if text.startswith(FAILED)
-        )
-        for sentence in dict.fromkeys(failed):
+        sentences: dict[str, None] = {}  # in order
+        for run in system.measured_runs:
+            for key, text in run.entry["metrics"].get("left_out", {}).items():
+                if text.startswith(FAILED):
+                    sentences[f"{key} {text}"] = None
+        for sentence in sentences:
             names.setdefault(sentence, []).append(system.name)
     return [
         f"{sentence}; it is left out for {', '.join(affected)}."

@@ -62,12 +62,11 @@ def means(results: Mapping[str, Any]) -> dict[str, float]:
 
 def tables(results: Mapping[str, Any]) -> dict[str, tuple[list[str], list[list[str]]]]:
     """Return columns and rows of text of each table, by name."""
-    summary = [
-        [model["name"], subset, metric, *texts(entry, "mean", "std", "n")]
-        for model in results["models"]
-        for subset, entries in model["summary"].items()
-        for metric, entry in entries.items()
-    ]
+    summary = []
+    for model in results["models"]:
+        for subset, entries in model["summary"].items():
+            for metric, entry in entries.items():
+                summary.append([model["name"], subset, metric, *texts(entry, "mean", "std", "n")])
     fields = ["metric", "a", "b", "subset", "difference", "interval", "p", "p_holm", "decided"]
     return {
         "summary": (["model", "subset", "metric", "mean", "std", "n"], summary),

@@ -97,13 +97,12 @@ def differences(
         level: Level of the intervals; 1 - level is the level of the tests.
         resamples: Number of bootstrap resamples and of random swaps for pairs of single runs.
     """
-    return [
-        difference
-        for name, examples in subsets.items()
-        if examples.any()
-        for subset in [Subset(contenders, examples, level=level, resamples=resamples)]
-        for difference in _pairs(subset, name, better)
-    ]
+    found: list[Difference] = []
+    for name, examples in subsets.items():
+        if examples.any():
+            subset = Subset(contenders, examples, level=level, resamples=resamples)
+            found += _pairs(subset, name, better)
+    return found
 
 
 def bounded(record: Difference, span: float) -> Difference:
@@ -168,12 +167,11 @@ def _corrected(
 
     A family is one pair in all metrics, or one metric in all pairs.
     """
-    p_values = {
-        (*pair, metric): result.estimate.p
-        for pair, metrics in results.items()
-        for metric, result in metrics.items()
-        if isinstance(result, Tested)
-    }
+    p_values = {}
+    for (a, b), metrics in results.items():
+        for metric, result in metrics.items():
+            if isinstance(result, Tested):
+                p_values[a, b, metric] = result.estimate.p
     families: dict[object, list[tuple[str, str, str]]] = {}
     for a, b, metric in p_values:
         families.setdefault((a, b), []).append((a, b, metric))

@@ -136,16 +136,13 @@ def _best_in_others(
     groups: dict[tuple[str, ...], list[str]] = {}
     for metric in metrics[1:]:
         if is_headline(metric):
-            decided = [record for record in tested if record.metric == metric and record.decided]
+            records = [record for record in tested if record.metric == metric]
             beaten = {
-                ({record.a, record.b} - {winner_of(record, better)}).pop() for record in decided
+                ({record.a, record.b} - {winner_of(record, better)}).pop()
+                for record in records
+                if record.decided
             }
-            compared = {
-                name
-                for record in tested
-                if record.metric == metric
-                for name in (record.a, record.b)
-            }
+            compared = {name for record in records for name in (record.a, record.b)}
             leaders = tuple(name for name in names if name in compared - beaten)
             if leaders:  # none if each contender is beaten by another
                 groups.setdefault(leaders, []).append(lowered(metric_display(metric).label))

@@ -50,7 +50,8 @@ def statistics_section(
         SystemRuns(name, [run_metrics(run) for run in runs], reference_tokens(runs[0]))
         for name, runs in evaluations.items()
     ]
-    names = {metric for system in systems for run in system.runs for metric in run} - NOT_COMPARED
+    measured = [run for system in systems for run in system.runs]
+    names = {metric for run in measured for metric in run} - NOT_COMPARED
     better = {metric: metric_display(metric).better for metric in sort_metrics(names)}
     first = next(iter(evaluations.values()))[0]
     masks = subset_masks(first)

@@ -79,8 +79,9 @@ class Subset:
             for contender in contenders
         }
         self.tokens = {contender.name: contender.tokens for contender in contenders}
-        metrics = (metric for runs in self.runs.values() for run in runs for metric in run.values())
-        self.dialogues = max((metric.dialogues for metric in metrics), default=0)
+        measured = (run for runs in self.runs.values() for run in runs)
+        numbers = (metric.dialogues for run in measured for metric in run.values())
+        self.dialogues = max(numbers, default=0)
         self.level = level
         self.resamples = resamples
         self._runs: dict[tuple[str, str], Runs] = {}
@@ -183,13 +184,11 @@ class Subset:
         are several.
         """
         single = [(name, runs[0]) for name, runs in self.runs.items() if len(runs) == 1]
-        sums = {
-            (name, metric): values
-            for name, run in single
-            for metric, values in run.items()
-            if is_bootstrapped(values) and len(single) > 1
-        }
-        if not sums:
+        sums: dict[tuple[str, str], Sums] = {}
+        for name, run in single:
+            bootstrapped = {key: values for key, values in run.items() if is_bootstrapped(values)}
+            sums |= {(name, metric): values for metric, values in bootstrapped.items()}
+        if not sums or len(single) < 2:
             return {}
         return dict(zip(sums, bootstrap([*sums.values()], self.resamples), strict=True))
 

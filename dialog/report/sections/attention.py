@@ -104,7 +104,8 @@ def _text(values: Sequence[float], heads: Sequence[float]) -> str:
 
 def _values(runs: Sequence[Run], model: str, name: str, module: str) -> list[float]:
     """Return the values of a summary row of each run of a model that has it."""
-    rows = [row for run in runs if run["model"] == model for row in run["rows"]]
+    of_model = [run for run in runs if run["model"] == model]
+    rows = [row for run in of_model for row in run["rows"]]
     values = [row.get(name) for row in rows if row["module"] == module]
     return [value for value in values if value is not None]
 
@@ -112,6 +113,5 @@ def _values(runs: Sequence[Run], model: str, name: str, module: str) -> list[flo
 def _head_values(runs: Sequence[Run], model: str, name: str) -> list[float]:
     """Return the values of the single heads of the first run of a model."""
     rows = next((run["rows"] for run in runs if run["model"] == model), ())
-    return [
-        row[name] for row in rows if row["module"] not in SUMMARIES and row.get(name) is not None
-    ]
+    values = [row.get(name) for row in rows if row["module"] not in SUMMARIES]
+    return [value for value in values if value is not None]

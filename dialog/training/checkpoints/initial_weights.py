@@ -181,12 +181,13 @@ def _aliases(model: nn.Module, parameter: nn.Parameter) -> list[str]:
 def _row_dimensions(model: nn.Module, larger: nn.Module) -> dict[str, int]:
     """Return the dimension of each parameter that grows with the vocabulary."""
     shapes = {name: parameter.shape for name, parameter in larger.named_parameters()}
-    return {
-        name: dimension
-        for name, parameter in model.named_parameters()
-        for dimension, (small, large) in enumerate(zip(parameter.shape, shapes[name], strict=True))
-        if small != large
-    }
+    growing = {}
+    for name, parameter in model.named_parameters():
+        sizes = zip(parameter.shape, shapes[name], strict=True)
+        for dimension, (small, large) in enumerate(sizes):
+            if small != large:
+                growing[name] = dimension
+    return growing
 
 
 def _shared_tokens(here: Tokenizer, there: Tokenizer) -> Tensor:

@@ -177,12 +177,12 @@ def _shown(results: Results, sample: Sample, place: int) -> dict[str, Any]:
     first.
     """
     example = sample.examples[place]
-    answers = [
-        (number, row["name"], row["responses"][place], row["selected"])
-        for number, run in enumerate(results["runs"])
-        for row in sorted(run["settings"], key=lambda row: not row["selected"])
-        if row["selected"] or row["frontier"]
-    ]
+    answers = []
+    for number, run in enumerate(results["runs"]):
+        for row in sorted(run["settings"], key=lambda row: not row["selected"]):
+            if row["selected"] or row["frontier"]:
+                response = row["responses"][place]
+                answers.append((number, row["name"], response, row["selected"]))
     context = [turn.text for turn in example.context[-4:]]
     return {
         "id": example.id,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate, permutations
+from itertools import accumulate, permutations, product
 from random import Random
 from typing import NamedTuple
 
@@ -32,9 +32,7 @@ PERMUTATIONS = tuple(permutations(range(3)))
 NOISE = 26
 """Number of different words that mean nothing."""
 
-WORDS = [
-    a + b + c + d for a in "bdklmnrstv" for b in "aeiou" for c in "bdklmnrstv" for d in "aeiou"
-]
+WORDS = ["".join(letters) for letters in product("bdklmnrstv", "aeiou", "bdklmnrstv", "aeiou")]
 """2,500 words in alphabetical order."""
 
 ASK = "?"

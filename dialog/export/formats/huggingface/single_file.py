@@ -169,10 +169,10 @@ def _renamings(needed: Iterable[Name]) -> dict[Name, str]:
     by_name: dict[str, list[str]] = {}
     for source, name in sorted(needed):
         by_name.setdefault(name, []).append(source)
+    shared = {name: sources for name, sources in by_name.items() if len(sources) > 1}
     return {
         (source, name): f"{name}_of_{source.rpartition('.')[2]}"
-        for name, sources in by_name.items()
-        if len(sources) > 1
+        for name, sources in shared.items()
         for source in sources
     }
 
@@ -242,9 +242,8 @@ def _defined(statement: ast.stmt) -> Iterator[str]:
         yield statement.name
     elif isinstance(statement, ast.Assign | ast.AnnAssign):
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        yield from (
-            node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)
-        )
+        nodes = (node for target in targets for node in ast.walk(target))
+        yield from (node.id for node in nodes if isinstance(node, ast.Name))
 
 
 def _is_text(statement: ast.stmt) -> bool:
