@@ -164,7 +164,8 @@ def test_the_engine_computes_shipped_transformers(
 def test_other_shipped_networks_are_refused(choice: str, random_run: Callable[..., Run]) -> None:
     run = random_run(**network_of(choice))
     with pytest.raises(
-        UserError, match=rf"^{LACKING[choice]}: CTranslate2 supports only .*; use --format onnx"
+        UserError,
+        match=rf"^{LACKING[choice]}: CTranslate2 supports only .*; use --format huggingface",
     ):
         CTranslate2().check(run.model)
 
@@ -186,7 +187,7 @@ def test_custom_parts_are_refused(
 ) -> None:
     run = random_run(**network)
     with pytest.raises(
-        UserError, match=rf"^{key}: CTranslate2 supports only .*; use --format onnx"
+        UserError, match=rf"^{key}: CTranslate2 supports only .*; use --format huggingface"
     ):
         CTranslate2().check(run.model)
 

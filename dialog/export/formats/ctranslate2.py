@@ -53,7 +53,6 @@ SUPPORTED = {
     "positions": ("sinusoidal", "learned", "rotary"),
 }
 """Names of the components that CTranslate2 has."""
-ADVICE = "use --format onnx"
 GATED = "swiglu"
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", GATED: "SWISH"}
 """Member of CTranslate2's `Activation`, by the name of ours."""
@@ -134,7 +133,7 @@ class CTranslate2(Format):
             if name not in supported:
                 raise UserError(
                     f"model.{key}: CTranslate2 supports only {', '.join(supported)}, not {name!r};"
-                    f" {ADVICE}"
+                    " use --format huggingface, which holds every part"
                 )
 
     def write(self, run: Run, folder: Path) -> None:
@@ -244,7 +243,7 @@ def vocabulary(tokenizer: Tokenizer) -> list[str]:
     if len({*tokens}) < len(tokenizer):
         raise UserError(
             "data.tokenizer: two tokens of the vocabulary have the same text, or an id has no"
-            f" token; CTranslate2 reads tokens as text; {ADVICE}"
+            " token; CTranslate2 reads tokens as text; use --format onnx"
         )
     return tokens
 
