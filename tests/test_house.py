@@ -277,10 +277,7 @@ def test_one_assignment_a_line() -> None:
 
 def test_comprehensions_have_at_most_two_clauses() -> None:
     long = [
-        f"{file}:{node.lineno}"
-        for file in FILES
-        for node in nodes(tree(file))
-        if clauses(node) > 2
+        f"{file}:{node.lineno}" for file in FILES for node in nodes(tree(file)) if clauses(node) > 2
     ]
     assert not long
 

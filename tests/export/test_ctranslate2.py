@@ -36,15 +36,10 @@ SEARCHES = {
     path.stem: path for path in sorted((shipped_folder("configs") / "generation").glob("*.yaml"))
 }
 LACKING = {
-    **dict.fromkeys(
-        ["gru_bahdanau", "lstm_bahdanau", "lstm_luong", "lstm_multihead"], "model.encoder"
-    ),
-    **dict.fromkeys(
-        ["lstm_no_attention", "lstm_pointer", "lstm_to_transformer", "hred"], "model.encoder"
-    ),
-    **dict.fromkeys(["sankar2019_lstm", "sankar2019_lstm_attention"], "model.encoder"),
-    "transformer_to_lstm": "model.decoder",
-}
+    choice: "model.encoder"
+    for choice, path in CHOICES.items()
+    if yaml.safe_load(path.read_text(encoding="utf-8"))["encoder"]["name"] != "transformer"
+} | {"transformer_to_lstm": "model.decoder"}
 """Key that the message names, by the choice of the network."""
 TRANSFORMER = {"name": "transformer", "heads": 4, "feed_forward_size": 32, "layers": 2}
 
@@ -160,7 +155,8 @@ def test_the_engine_computes_shipped_transformers(
     assert parity.holds, str(parity)
 
 
-@pytest.mark.parametrize("choice", sorted(LACKING))
+# the heads of retnet do not fit the small width of the runs here
+@pytest.mark.parametrize("choice", sorted(each for each in LACKING if "retnet" not in each))
 def test_other_shipped_networks_are_refused(choice: str, random_run: Callable[..., Run]) -> None:
     run = random_run(**network_of(choice))
     with pytest.raises(

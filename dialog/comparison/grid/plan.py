@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dialog.atomic import lock
 from dialog.build import build_model
@@ -29,12 +29,14 @@ from dialog.comparison.grid.folder import (
     write_grid,
 )
 from dialog.comparison.grid.responses import Row, examples_of_recipe, match_responses, read_test_set
-from dialog.comparison.parity import EvaluatedSystem, parity, raise_broken
 from dialog.config.trust import FULL_TRUST, NO_TRUST, Trust
 from dialog.errors import UserError, section
 from dialog.paths import fresh_folder
 from dialog.runs.check import check_recipe
 from dialog.runs.prepare import prepare_data
+
+if TYPE_CHECKING:
+    from dialog.comparison.parity import EvaluatedSystem
 
 log = logging.getLogger("dialog")
 
@@ -287,6 +289,8 @@ def check_strict(grid: Grid, data: Mapping[str, Path]) -> None:
         grid: Contenders and seeds.
         data: Folders of prepared data, by contender; of files of responses there are none.
     """
+    from dialog.comparison.parity import parity, raise_broken
+
     trained = [contender for contender in grid.contenders if contender.name in data]
     runs = [cell for cell in grid.cells() if not cell.trial]
     systems = [
@@ -310,6 +314,7 @@ def planned_system(
     """
     import torch
 
+    from dialog.comparison.parity import EvaluatedSystem
     from dialog.data.store.store import Store
     from dialog.models.seq2seq import count_parameters
 
