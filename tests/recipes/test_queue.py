@@ -367,8 +367,8 @@ def test_faults_of_the_queue_are_named(
 
 @pytest.mark.endurance
 def test_shipped_queue_composes(call: Call, tmp_path: Path) -> None:
-    """Every recipe with its overrides; those of a sweep with the recipe that the sweep starts
-    from.
+    """Every recipe that states results, with its overrides; those of a sweep with the recipe that
+    the sweep starts from.
     """
     call("--status", "--only", "first")
     from entries import compose_row, read_queue
@@ -379,4 +379,4 @@ def test_shipped_queue_composes(call: Call, tmp_path: Path) -> None:
         for row in entry.rows:
             assert compose_row(replace(entry, tuned_by=""), row, tmp_path).recipe.about.summary
     listed = {row.recipe for entry in entries for row in entry.rows}
-    assert listed == set(shipped_recipes())
+    assert listed == {name for name in shipped_recipes() if compose(name).recipe.expect}

@@ -98,7 +98,7 @@ def test_sweep_and_tune_stopped_by_a_signal_say_what_to_do(server: Server) -> No
         f" {server.folder}/swept\n" in sweeping.output
     )
     interrupted, terminated = (tuning.output for tuning in tunings)
-    assert "dialog: interrupted; tuning has no result, run it again\n" in interrupted
+    assert "stopped by SIGINT; tuning has no result, run it again\n" in interrupted
     assert "stopped by SIGTERM; tuning has no result, run it again\n" in terminated
     assert "train --resume" not in sweeping.output + interrupted + terminated
 

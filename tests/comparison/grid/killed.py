@@ -91,8 +91,15 @@ def is_timed(entry: object) -> bool:
 
 def progress(folder: Path) -> int:
     """Return the number of logged lines of all runs, and ten for each file of an evaluation."""
-    lines = sum(path.read_bytes().count(b"\n") for path in folder.glob("runs/**/metrics.jsonl"))
-    return lines + 10 * len([*folder.glob("runs/**/evaluation/*/*")])
+    done = 0
+    # unlike `glob`, os.walk passes over folders that are renamed or removed meanwhile
+    for parent, _, files in os.walk(folder / "runs"):
+        if "metrics.jsonl" in files:
+            with suppress(FileNotFoundError):
+                done += Path(parent, "metrics.jsonl").read_bytes().count(b"\n")
+        if Path(parent).parent.name == "evaluation":
+            done += 10 * len(files)
+    return done
 
 
 def compare(server: Server, folder: Path, seeds: int, *options: str) -> int:
