@@ -161,7 +161,7 @@ class Decoder(nn.Module, ABC):
         generation uses it, never training. A subclass with another formula returns False for
         `preparable`, or its own form here.
         """
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} is not preparable")
 
     @abstractmethod
     def start(self, encoded: Encoded) -> tuple[Memory, State]:

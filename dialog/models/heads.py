@@ -59,7 +59,7 @@ class Head(nn.Module, ABC):
         """Return a head with the same scores in float32, whose weights are laid out once; see
         `Decoder.prepared`.
         """
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} is not preparable")
 
     @abstractmethod
     def forward(self, decoded: Decoded) -> Tensor:

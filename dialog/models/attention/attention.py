@@ -99,7 +99,7 @@ class SourceReader(nn.Module, ABC):
 
     def prepared(self, *, int8: bool) -> PreparedReader:
         """Return a reader with the same contexts up to rounding; see `Decoder.prepared`."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} is not preparable")
 
     @property
     def additive(self) -> AdditiveScorer | None:

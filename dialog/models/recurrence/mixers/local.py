@@ -1,4 +1,4 @@
-"""What reads the inputs of the last few tokens: short convolutions and token shifts.
+"""Short convolutions and token shifts, which read the inputs of the last few tokens.
 
 Shapes: B rows, T tokens, C channels, W taps of a convolution.
 """
