@@ -103,7 +103,7 @@ def test_a_missing_package_is_named_with_its_extra(
 def test_a_network_that_a_format_lacks_is_refused(
     trained_run: Callable[[str], Run], tmp_path: Path
 ) -> None:
-    with pytest.raises(UserError, match="--format onnx"):
+    with pytest.raises(UserError, match="--format huggingface"):
         export_module.export(trained_run("lstm"), "ctranslate2", tmp_path / "exported")
     assert not (tmp_path / "exported").exists()
 
