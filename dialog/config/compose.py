@@ -151,11 +151,14 @@ def is_path(name: str) -> bool:
 def group_files(recipe: Path) -> dict[str, dict[str, Path]]:
     """Map each group and each of its choices to a file; the configs folder nearest to the recipe
     takes precedence.
+
+    ``model/small/lstm.yaml`` is the choice ``small/lstm`` of the group ``model``.
     """
     groups: dict[str, dict[str, Path]] = {}
     for root in reversed(config_folders(recipe)):
-        for path in sorted(root.glob("*/*.yaml")):
-            groups.setdefault(path.parent.name, {})[path.stem] = path
+        for path in sorted(root.glob("*/**/*.yaml")):
+            group, _, choice = path.relative_to(root).with_suffix("").as_posix().partition("/")
+            groups.setdefault(group, {})[choice] = path
     return groups
 
 

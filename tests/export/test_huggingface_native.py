@@ -351,7 +351,7 @@ def test_only_plain_transformers_of_the_recipes_are_supported(path: Path) -> Non
     values = OmegaConf.to_container(OmegaConf.load(path))
     assert isinstance(values, dict)
     reason = unsupported(meta_model(**values))
-    plain = ("transformer", "sankar2019_transformer", "gym_transformer")
+    plain = ("transformer", "sankar2019_transformer", "gym/transformer")
     assert bool(reason) == (path.stem not in plain), reason
 
 
