@@ -84,6 +84,19 @@ def last_turns(source: Tensor, facts: Tensor) -> Tensor:
     return turns.masked_fill(turns[:, :1] == EOS, PAD)
 
 
+class ContextModel:
+    """Predict the context, its roles and end included, without a source, as language models train:
+    ``<s> <other>`` to ``<s> context``.
+
+    With ``decoder_only`` and ``context: causal``, the context's tokens are then trained by the
+    weights that read them before the response.
+    """
+
+    def __call__(self, batch: Batch) -> Task:
+        """Return a task with as many rows as the batch."""
+        return task(OTHER, batch.source[:, :0], batch.source)
+
+
 class Denoising:
     """Reconstruct an utterance from a noisy copy: ``<s> <other> noised </s>`` to
     ``<s> utterance </s>``.
@@ -233,7 +246,9 @@ def _encoded(
 
 
 OBJECTIVES: Family[Objective] = Family(
-    "objective", {"denoising": Denoising, "reverse": Reverse}, runtime=("tokenizer",)
+    "objective",
+    {"context": ContextModel, "denoising": Denoising, "reverse": Reverse},
+    runtime=("tokenizer",),
 )
 
 

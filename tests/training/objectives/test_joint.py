@@ -35,7 +35,8 @@ def test_an_invalid_objective_is_an_error(component: dict[str, Any], message: st
 
 
 JOINT = (
-    "model.objectives=[{name: denoising, weight: 0.5}, {name: reverse, weight: 0.1}]",
+    "model.objectives=[{name: denoising, weight: 0.5}, {name: reverse, weight: 0.1},"
+    " {name: context, weight: 0.2}]",
     "model.teacher_forcing={name: linear, steps: 10, end: 0.5}",
     "model.loss={name: r_drop, loss: {name: unlikelihood}}",
     "model.head={name: pointer_generator, coverage: 1.0}",
@@ -59,6 +60,7 @@ def test_a_run_with_everything(tiny: Callable[..., Any], tmp_path: Path, family:
         "objective",
         "denoising",
         "reverse",
+        "context",
         "coverage",
         "generation_probability",
         "teacher_forcing",

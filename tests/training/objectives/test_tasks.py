@@ -11,7 +11,7 @@ import dialog
 from dialog.data.batching import Batch, collate
 from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, PAD, SELF, UNK, Tokenizer
 from dialog.errors import UserError
-from dialog.training.objectives import Denoising, Reverse
+from dialog.training.objectives import ContextModel, Denoising, Reverse
 
 Draw = Callable[..., Batch]
 Words = Callable[[Tensor], list[int]]
@@ -88,10 +88,18 @@ def test_reverse_never_predicts_a_fact() -> None:
     assert target.tolist() == [[BOS, 9, 10, EOS], [BOS, PAD, PAD, PAD], [BOS, 10, EOS, PAD]]
 
 
+def test_context_is_predicted_without_a_source() -> None:
+    pairs = [([SELF, 7, OTHER, 9, EOS], [BOS, 12, EOS]), ([EOS], [BOS, 13, EOS])]
+    source, target = ContextModel()(collate(pairs, range(2)))
+    assert source.tolist() == [[BOS, OTHER]] * 2
+    assert target.tolist() == [[BOS, SELF, 7, OTHER, 9, EOS], [BOS, EOS, PAD, PAD, PAD, PAD]]
+
+
 def test_only_auxiliary_sources_begin_with_bos(prepared: Path) -> None:
     for rows in dialog.DialogDataModule(prepared, batch_tokens=1200).val_dataloader():
         assert not (rows.source == BOS).any()
         assert not (rows.source == UNK).any()
         assert all(
-            (objective(rows).source[:, 0] == BOS).all() for objective in (Denoising(), Reverse())
+            (objective(rows).source[:, 0] == BOS).all()
+            for objective in (ContextModel(), Denoising(), Reverse())
         )
