@@ -19,6 +19,9 @@ class Offline:
     config: dict[str, Any]
     rows: list[dict[str, Any]]
     labels: tuple[str, str, set[str]]  # name, group and tags
+    artifacts: list[tuple[str, set[str]]]  # type and names of files
+    summaries: dict[str, set[str]]  # kinds of summary by metric
+    alerts: list[str]  # titles
 
     def values(self, key: str) -> list[Any]:
         return [row[key] for row in self.rows if key in row]
@@ -53,6 +56,9 @@ def read_offline(folder: Path) -> Offline:
     (file,) = files
     config: dict[str, Any] = {}
     rows = []
+    artifacts = []
+    summaries: dict[str, set[str]] = {}
+    alerts = []
     for message in messages(file.read_bytes()):
         record = wandb_internal_pb2.Record()
         record.ParseFromString(message)
@@ -63,7 +69,16 @@ def read_offline(folder: Path) -> Offline:
             insert(config, record.config.update if kind == "config" else record.run.config.update)
         if kind == "run":
             labels = (record.run.display_name, record.run.run_group, set(record.run.tags))
-    return Offline(folder, config, rows, labels)
+        if kind == "artifact":
+            names = {entry.path for entry in record.artifact.manifest.contents}
+            artifacts.append((record.artifact.type, names))
+        if kind == "metric":
+            metric = record.metric
+            kinds = {name.name for name, chosen in metric.summary.ListFields() if chosen is True}
+            summaries[metric.name] = kinds
+        if kind == "alert":
+            alerts.append(record.alert.title)
+    return Offline(folder, config, rows, labels, artifacts, summaries, alerts)
 
 
 def insert(tree: dict[str, Any], items: Any) -> dict[str, Any]:

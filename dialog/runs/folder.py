@@ -41,6 +41,7 @@ from dialog.errors import DivergedError, UserError, disk_error
 from dialog.json_files import read_json, read_json_lines
 from dialog.paths import created_folder
 from dialog.training.checkpoints.manifest import (
+    MANIFEST,
     check_intact,
     list_files,
     read_manifest,
@@ -230,6 +231,13 @@ def finish(folder: Path, lightning: Trainer, *, seconds: float, target_tokens: i
         {**summary, "peak_memory_bytes": peak_memory(lightning.strategy.root_device)},
     )
     return trained
+
+
+def model_files(folder: Path) -> list[Path]:
+    """Return the files with which a run answers elsewhere; none before the first best weights."""
+    if not (folder / WEIGHTS).is_file():
+        return []
+    return [folder / name for name in (*LISTED, MANIFEST) if (folder / name).is_file()]
 
 
 def read_summary(folder: Path) -> Trained | None:

@@ -15,7 +15,7 @@ from dialog.build import build_data, build_model, build_module, build_trainer, w
 from dialog.config.compose import Composed
 from dialog.config.schema import Recipe, to_dict
 from dialog.config.trust import FULL_TRUST, NO_TRUST, Trust, check_importable
-from dialog.errors import UserError
+from dialog.errors import DivergedError, UserError
 from dialog.paths import check_links, fresh_folder
 from dialog.ranks import is_first_process
 from dialog.runs.check import check_recipe
@@ -26,6 +26,7 @@ from dialog.runs.folder import (
     INITIAL,
     Trained,
     finish,
+    model_files,
     opened,
     read_recipe,
     read_summary,
@@ -111,6 +112,7 @@ def run_training(
     from dialog.training import loggers, trainer
     from dialog.training.callbacks.attention_recorder import AttentionRecorder
     from dialog.training.callbacks.memory import Memory, reset_peak
+    from dialog.training.callbacks.replies import Replies
     from dialog.training.checkpoints.checkpoint_io import newest
     from dialog.training.checkpoints.initial_weights import load_initial_weights
     from dialog.training.guard import with_example_ids
@@ -135,7 +137,8 @@ def run_training(
         gold=partial(gold_alignments, recipe, store),
     )
     write = weights_writer(folder, recipe, store.tokenizer, module.model)
-    lightning = build_trainer(recipe, folder, run_loggers, [recorder, memory, *callbacks], write)
+    own = [recorder, Replies(store, recipe.generation), memory]
+    lightning = build_trainer(recipe, folder, run_loggers, [*own, *callbacks], write)
     with opened(folder, recipe, store, first=lightning.is_global_zero, resumed=resumed):
         if resumed and lightning.is_global_zero:
             rebuild_weights(folder, recipe, store.tokenizer)
@@ -150,6 +153,10 @@ def run_training(
         ):
             try:
                 lightning.fit(module, batches, ckpt_path=checkpoint, weights_only=True)
+                loggers.log_model(run_loggers, model_files(folder))
+            except DivergedError as error:
+                loggers.alert(run_loggers, f"{folder.name} diverged", str(error))
+                raise
             finally:
                 loggers.close(run_loggers)
         if not lightning.is_global_zero:

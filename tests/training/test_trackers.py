@@ -24,6 +24,7 @@ from processes import Processes, Server
 from wandb_file import read_offline
 
 import dialog
+from dialog.errors import DivergedError
 from dialog.runs.evaluation.evaluate import evaluate
 from dialog.runs.train import PartOf, train
 from dialog.training.loggers import (
@@ -243,6 +244,23 @@ def test_evaluation_is_logged_to_the_named_run(tiny: Callable[..., Any], tmp_pat
     table = json.loads(path.read_text(encoding="utf-8"))
     assert table["columns"] == ["context", "reference", "response"]
     assert 0 < len(table["data"]) <= SAMPLES
+    (path,) = second.folder.glob("files/media/table/test/subsets*.json")
+    table = json.loads(path.read_text(encoding="utf-8"))
+    assert table["columns"] == ["metric", *metrics["subsets"]]
+    (row,) = (row for row in table["data"] if row[0] == "bits_per_byte")
+    assert row[1:] == [subset["bits_per_byte"] for subset in metrics["subsets"].values()]
+    assert not any(key.startswith("test/subsets/") for row in second.rows for key in row)
+
+
+def test_divergence_sends_an_alert(tiny: Callable[..., Any], tmp_path: Path) -> None:
+    import wandb
+
+    composed = tiny("lstm", "logger=wandb", "logger.mode=offline", "optimizer.lr=1e30", *STEPS)
+    with pytest.raises(DivergedError):
+        train(composed, tmp_path / "run", quiet=True)
+    wandb.teardown()
+    (path,) = tmp_path.glob("run/wandb/offline-run-*")
+    assert read_offline(path).alerts == ["run diverged"]
 
 
 def test_labels_are_set_only_where_a_logger_takes_them() -> None:

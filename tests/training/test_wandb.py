@@ -25,6 +25,7 @@ from dialog.config.schema import to_dict
 from dialog.report.drawing.image import heatmap_grid
 from dialog.runs.evaluation.evaluate import evaluate
 from dialog.training.callbacks.attention_views import read_maps
+from dialog.training.callbacks.replies import ANSWERED
 
 SECRETS = {
     "MY_TOKEN": "planted-in-the-environment-5f2c",
@@ -99,6 +100,7 @@ def offline_run(
     overrides = [
         "logger=wandb",
         "logger.self_attention=true",
+        "logger.artifact=best",
         "trainer.max_steps=6",
         "trainer.val_check_interval=3",
         "trainer.log_every_n_steps=1",
@@ -308,6 +310,45 @@ def test_a_page_and_a_table_of_every_head_are_logged(
             assert row["sharpness"] == pytest.approx(weights[row["head"]].max(-1).mean(), abs=1e-4)
             first = each["context_tokens"][weights[row["head"], 0].argmax()]
             assert row["strongest"].startswith(f"{each['response_tokens'][0]}→{first} ")
+
+
+def test_replies_are_logged_at_each_validation(
+    offline_run: tuple[Path, Offline, dialog.Recipe],
+) -> None:
+    run, offline, _ = offline_run
+    tables = [
+        json.loads((offline.folder / "files" / entry["path"]).read_text("utf-8"))
+        for entry in offline.values("validation/replies")
+    ]
+    first, last = (
+        [dict(zip(table["columns"], values, strict=True)) for values in table["data"]]
+        for table in tables
+    )
+    assert {row["step"] for row in first} == {3}
+    assert {row["step"] for row in last} == {6}
+    assert [row["id"] for row in first] == [row["id"] for row in last]
+    assert len(last) == ANSWERED
+    answering = dialog.load(run)
+    for row in last:
+        assert row["context"]
+        assert row["reference"]
+        reply = answering.respond(row["context"].split("\n"), search={"name": "greedy"})
+        assert reply.text == row["reply"]
+        assert reply.candidates[0].score == pytest.approx(row["score"], abs=1e-3)
+
+
+def test_model_is_an_artifact(offline_run: tuple[Path, Offline, dialog.Recipe]) -> None:
+    """With which one can answer, from its files alone."""
+    run, offline, _ = offline_run
+    (names,) = (names for kind, names in offline.artifacts if kind == "model")
+    assert {"recipe.yaml", "tokenizer.json", "model.safetensors", "manifest.json"} <= names
+    assert names == {path.name for path in run.iterdir()} & names
+
+
+def test_summary_is_the_best_value(offline_run: tuple[Path, Offline, dialog.Recipe]) -> None:
+    _, offline, _ = offline_run
+    assert offline.summaries["validation/bits_per_byte"] == {"min"}
+    assert offline.summaries["validation/token_accuracy"] == {"max"}
 
 
 def test_no_secret_is_written(offline_run: tuple[Path, Offline, dialog.Recipe]) -> None:

@@ -192,7 +192,7 @@ def rows_to_draw(store: Store) -> list[int]:
     """Return `DRAWN` rows of which at least as many others have shorter responses, in bytes, as
     longer ones.
     """
-    rows = _sample(store, CANDIDATES)
+    rows = sample_of(store, CANDIDATES)
     sizes = {row: store.target_bytes([row]) for row in rows}
     median = sorted(sizes.values())[len(rows) // 2] if rows else 0
     return sorted([row for row in rows if sizes[row] >= median][:DRAWN])
@@ -200,9 +200,10 @@ def rows_to_draw(store: Store) -> list[int]:
 
 def rows_to_measure(store: Store) -> list[int]:
     """Return rows without regard to their length."""
-    return _sample(store, MEASURED)
+    return sample_of(store, MEASURED)
 
 
-def _sample(store: Store, count: int) -> list[int]:
+def sample_of(store: Store, count: int) -> list[int]:
+    """Return rows among the first of a split, at random but always the same."""
     first = min(len(store), FIRST)
     return random.Random(0).sample(range(first), min(count, first))

@@ -24,6 +24,14 @@ if TYPE_CHECKING:
     from wandb import Run
 
 MODES = ("auto", "online", "offline", "disabled")
+ARTIFACTS = ("off", "best")
+BEST_VALUES = {
+    "validation/loss": "min",
+    "validation/perplexity": "min",
+    "validation/bits_per_byte": "min",
+    "validation/token_accuracy": "max",
+}
+"""What the table of runs shows of a curve, in place of its last value."""
 
 PUBLIC_SERVERS = ("api.wandb.ai", "api.forge.coreweave.com")
 """Default servers of ``wandb login``: before wandb 0.31, and since."""
@@ -55,6 +63,8 @@ class WandbTracker(Logger):
         mode: auto, online, offline or disabled.
         self_attention: Whether a run also records maps of self-attention; cross-attention is always
             recorded.
+        artifact: best (at the end, log recipe, tokenizer and best weights as a model artifact) or
+            off.
     """
 
     def __init__(
@@ -67,11 +77,15 @@ class WandbTracker(Logger):
         tags: Sequence[str] = (),
         mode: str = "auto",
         self_attention: bool = False,
+        artifact: str = "off",
     ) -> None:
         super().__init__()
+        if artifact not in ARTIFACTS:
+            raise ValueError(f"unknown artifact {artifact!r}; use one of {', '.join(ARTIFACTS)}")
         if mode not in MODES:
             raise ValueError(f"unknown mode {mode!r}; use one of {', '.join(MODES)}")
         self.folder = folder
+        self.artifact = artifact
         self.mode = wandb_mode() if mode == "auto" else mode
         log.info("wandb is %s%s", self.mode, self.advice if self.mode == "offline" else "")
         self.options: dict[str, Any] = {
@@ -106,6 +120,10 @@ class WandbTracker(Logger):
             self._run = self._connected() if self.mode == "online" else self._started(self.mode)
             self._run.define_metric("trainer/global_step")
             self._run.define_metric("*", step_metric="trainer/global_step", step_sync=True)
+            for key, summary in BEST_VALUES.items():
+                self._run.define_metric(
+                    key, step_metric="trainer/global_step", step_sync=True, summary=summary
+                )
         return self._run
 
     def log_hyperparams(
@@ -137,6 +155,21 @@ class WandbTracker(Logger):
         import wandb
 
         self.log_metrics({key: wandb.Html(page, inject=False, data_is_not_path=True)}, step)
+
+    def log_model(self, files: Sequence[Path]) -> None:
+        """Log the files of a run as an artifact, if ``artifact`` is best."""
+        import wandb
+
+        if self.artifact == "off" or not files:
+            return
+        model = wandb.Artifact(f"model-{self.run.id}", type="model")
+        for file in files:
+            model.add_file(str(file))
+        self.run.log_artifact(model, aliases=["best"])
+
+    def alert(self, title: str, text: str) -> None:
+        """Send a message to the owner of the run, who may have left it alone."""
+        self.run.alert(title=title, text=text, level="ERROR")
 
     def finalize(self, status: str) -> None:
         """Finish the run, so that the next one in this process is separate; after a failure, stop
