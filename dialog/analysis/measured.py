@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,7 @@ from dialog.atomic import replacing
 from dialog.config.components import Component
 from dialog.config.trust import NO_TRUST, Trust
 from dialog.errors import UserError
-from dialog.escaping import to_json
+from dialog.escaping import is_unicode, to_json
 from dialog.json_files import read_json_lines
 
 if TYPE_CHECKING:
@@ -34,7 +34,9 @@ STATISTICS = "statistics.safetensors"
 LEAKED = "leaked"
 METADATA = "metrics"
 FIELDS = {"id": str, "context": list, "reference": str, "response": str}
-"""Fields that every line of a responses.jsonl needs, and their types."""
+"""Fields of every line of a responses.jsonl, and their types; the id is the number of the line if
+no line has one.
+"""
 
 
 @dataclass(frozen=True)
@@ -74,8 +76,9 @@ class Measured:
 
 
 def example_bytes(row: Mapping[str, Any]) -> bytes:
-    """Return context and reference of an example, as hashed by the fingerprint of a test set."""
-    return b"".join(text.encode() + b"\0" for text in (*row["context"], row["reference"])) + b"\1"
+    """Return context and references of an example, as hashed by the fingerprint of a test set."""
+    texts = (*row["context"], *row.get("references", [row["reference"]]))
+    return b"".join(text.encode() + b"\0" for text in texts) + b"\1"
 
 
 def read_measured(path: Path, *, trust: Trust = NO_TRUST) -> Measured:
@@ -127,32 +130,36 @@ def read_measured(path: Path, *, trust: Trust = NO_TRUST) -> Measured:
 
 
 def read_responses(path: Path) -> list[dict[str, Any]]:
-    """Read a responses.jsonl with the fields `FIELDS`, each id once.
+    """Read a responses.jsonl with the fields `FIELDS`, each id once; an integer is read as text.
 
     Raises:
         UserError: the file is missing, damaged or empty, or a line is invalid.
     """
     rows: list[dict[str, Any]] = []
     lines: dict[str, int] = {}
-    for number, row in enumerate(read_json_lines(path), start=1):
+    keys: Collection[str] = ()
+    for number, line in enumerate(read_json_lines(path), start=1):
         where = f"{path}:{number}"
+        row = numbered(line, number)
         if missing := [field for field in FIELDS if field not in row]:
             raise UserError(f"{where}: no {missing[0]}; each line needs {', '.join(FIELDS)}")
         for field, kind in FIELDS.items():
             value = row[field]
-            if not isinstance(value, kind) or (
-                kind is list and not all(isinstance(text, str) for text in value)
-            ):
+            texts = value if kind is list and isinstance(value, list) else [value]
+            if not isinstance(value, kind) or not all(isinstance(text, str) for text in texts):
                 expected = "a list of strings" if kind is list else "a string"
                 raise UserError(f"{where}: {field} is {to_json(value)[:60]}; give {expected}")
+            if not all(map(is_unicode, texts)):
+                raise UserError(f"{where}: lone surrogate (half a character) in {field}")
         first = lines.setdefault(row["id"], number)
         if first != number:
             raise UserError(
                 f"{where}: id {row['id']!r} is also in line {first}; give each example a"
                 " different id"
             )
-        if rows and row.keys() != rows[0].keys():
-            field = min(row.keys() ^ rows[0].keys())
+        keys = keys or line.keys()
+        if line.keys() != keys:
+            field = min(line.keys() ^ keys)
             raise UserError(
                 f"{where}: {field!r} is missing here or in line 1; give all lines the same fields"
             )
@@ -160,6 +167,17 @@ def read_responses(path: Path) -> list[dict[str, Any]]:
     if not rows:
         raise UserError(f"{path}: no responses")
     return rows
+
+
+def numbered(line: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """Return a line with a text as its id: an integer as text, and the number of the line in place
+    of a missing one.
+    """
+    name = line.get("id")
+    if name is None:
+        return {**line, "id": str(number)}
+    is_integer = isinstance(name, int) and not isinstance(name, bool)
+    return {**line, "id": str(name)} if is_integer else dict(line)
 
 
 def write_statistics(

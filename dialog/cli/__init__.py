@@ -27,6 +27,7 @@ VERBS = {
     "parts": "List the components of a recipe, with arguments and defaults.",
     "prepare": "Build the tokenizer and the token store of a corpus.",
     "inspect": "Check a corpus for leaks, duplicates and damage.",
+    "contexts": "Print the examples of a corpus for other systems: JSON lines.",
     "tune": "Suggest a learning rate or a batch size for a recipe.",
     "train": "Train a recipe into a run folder.",
     "evaluate": "Compute metrics and responses of a run on one split.",

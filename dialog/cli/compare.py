@@ -11,7 +11,6 @@ import click
 
 from dialog.cli.completion import recipes_and_settings
 from dialog.cli.options import is_given, trust_option
-from dialog.config.compose import split_overrides
 from dialog.config.trust import Trust
 from dialog.errors import UserError
 from dialog.escaping import to_json
@@ -54,6 +53,14 @@ log = logging.getLogger("dialog")
     is_flag=True,
     help="Reject contenders that differ in what a fair comparison keeps equal.",
 )
+@click.option(
+    "--references",
+    metavar="FILE,...",
+    help=(
+        "Test set of systems without a recipe: a file of dialog contexts, or texts (.txt) with one"
+        " reference per line, one file for each reference."
+    ),
+)
 @trust_option
 @click.option(
     "--ratings",
@@ -77,6 +84,7 @@ def compare(
     tune: tuple[str, ...],
     jobs: int,
     strict: bool,
+    references: str | None,
     trust: Trust,
     ratings: tuple[Path, ...],
     as_json: bool,
@@ -86,7 +94,8 @@ def compare(
     """Train and evaluate CONTENDERS, and write a report with a verdict; finished runs are not
     trained again.
 
-    A CONTENDER is a recipe, a run folder or a file of responses (.jsonl). A run folder is evaluated
+    A CONTENDER is a recipe, a run folder or NAME=FILE,FILE: responses of another system (.jsonl or
+    .txt), one file for each of its seeds; a single file needs no NAME. A run folder is evaluated
     with the settings that it was trained with; several runs of one recipe count as its seeds.
     KEY=VALUE, --vary and --tune apply to recipes only. --tune trains each combination of its values
     once per recipe with the first seed, and chooses the one with the lowest validation loss.
@@ -104,13 +113,16 @@ def compare(
                          --vary model.decoder.attention=additive,dot,none
     Equal tuning:      dialog-seq2seq compare quickstart/lstm_bahdanau quickstart/transformer
                          --tune optimizer.lr=3e-4,1e-3,3e-3 --seeds 3
-    Other systems:     dialog-seq2seq compare runs/mine/20260101-120000-abcd other/responses.jsonl
+    Other systems:     dialog-seq2seq compare runs/mine/20260101-120000-abcd
+                         theirs=a1.jsonl,a2.jsonl,a3.jsonl
     Blind ratings:     dialog-seq2seq compare DIR --ratings ann.json --ratings bob.json
 
     Exit codes: 0 for a complete comparison, 2 for errors that you can fix, 1 if a run failed, 130
     and 143 after SIGINT and SIGTERM.
     """  # noqa: D301 - click marks unwrapped text with a backspace
-    names, overrides = split_overrides(contenders)
+    from dialog.comparison.grid.contenders import split_arguments
+
+    names, overrides = split_arguments(contenders)
     if ratings:
         if (
             len(contenders) > 1
@@ -119,6 +131,7 @@ def compare(
             or seeds
             or output
             or strict
+            or references
             or is_given("trust")
             or jobs > 1
         ):
@@ -137,7 +150,10 @@ def compare(
         return
     from dialog.comparison.grid.plan import Request, prepare_grid
 
-    request = Request(names, overrides, vary, seeds, output, jobs, trust, strict, job, named, tune)
+    request = Request(
+        names, overrides, vary, seeds, output, jobs, trust, strict, job, named, tune,
+        references=[Path(file) for file in references.split(",")] if references else (),
+    )  # fmt: skip
     grid = prepare_grid(request)
     if grid.overrides and output is not None and not (overrides or job):
         log.info("%s: continued with its settings, %s", grid.folder, shlex.join(grid.overrides))

@@ -174,8 +174,9 @@ def _read(file: Path) -> Qualities:
     f1 = []
     exact = []
     for row in read_json_lines(file, "reference", "response"):
-        f1.append(metric.statistics(row["response"], row["reference"]))
-        exact.append(words(row["response"]) == words(row["reference"]))
+        references = row.get("references", [row["reference"]])
+        f1.append(metric.statistics_of_several(row["response"], references))
+        exact.append(words(row["response"]) in [words(reference) for reference in references])
         if row.get("nll") is not None:
             size = row.get("reference_bytes", len(row["reference"].encode()))
             likelihood.append(

@@ -18,6 +18,8 @@ Statistic = Tensor | float | Sequence[float]
 """One number, or one for each response or batch."""
 Numbers = Any
 """One number, or an array of numbers [...]."""
+References = str | Sequence[str]
+"""One reference, or several."""
 COARSE = 2.0**16
 FINE = 2.0**48
 """A statistic is rounded to a multiple of 1 / FINE and split at 1 / COARSE."""
@@ -96,23 +98,41 @@ class AdditiveMetric(Metric):
 
 
 class ResponseMetric(AdditiveMetric):
-    """Additive metric whose statistics are computed from a response and its reference."""
+    """Additive metric whose statistics are computed from a response and its reference.
+
+    `number` is the largest number of references of a response.
+    """
+
+    number = 1
 
     @abstractmethod
     def statistics(self, response: str, reference: str) -> Sequence[float]:
         """Return the sufficient statistics of one response."""
 
-    def statistics_of(self, responses: Sequence[str], references: Sequence[str]) -> Tensor:
+    def statistics_of_several(self, response: str, references: Sequence[str]) -> Sequence[float]:
+        """Return the statistics of one response with the reference that gives it the best value."""
+        rows = [self.statistics(response, reference) for reference in references]
+        return max(rows, key=lambda row: float(self.value(*row)))
+
+    def statistics_of(self, responses: Sequence[str], references: Sequence[References]) -> Tensor:
         """Return the statistics of responses and their references, raw text in the same order:
-        float64 [N, size].
+        float64 [N, size]. A response has one reference, or a list of them.
 
         Raises:
             ValueError: the numbers of responses and references differ.
         """
-        rows = [self.statistics(*pair) for pair in zip(responses, references, strict=True)]
+        self.number = max(
+            (1 if isinstance(one, str) else len(one) for one in references), default=1
+        )
+        rows = [
+            self.statistics(response, reference)
+            if isinstance(reference, str)
+            else self.statistics_of_several(response, reference)
+            for response, reference in zip(responses, references, strict=True)
+        ]
         return torch.tensor(rows, dtype=torch.float64).reshape(-1, self.size)
 
-    def update(self, responses: Sequence[str], references: Sequence[str]) -> None:
+    def update(self, responses: Sequence[str], references: Sequence[References]) -> None:
         """Add responses and their references."""
         self.add(self.statistics_of(responses, references))
 

@@ -65,6 +65,23 @@ class SacreBLEU(ResponseMetric):
             reference = reference.lower()
         return matching_ngrams(self.tokenize, response, reference)
 
+    def statistics_of_several(self, response: str, references: Sequence[str]) -> Sequence[float]:
+        """Return the statistics against several references: the closest length, of two equally
+        close ones the shorter, and n-grams that occur in any of them.
+        """
+        texts = [text.lower() if self.bleu.lowercase else text for text in (response, *references)]
+        own, *golds = (tokenizer(self.tokenize)(text.rstrip()).split() for text in texts)
+        matches = [
+            sum(
+                min(count, max(gold[ngram] for gold in others))
+                for ngram, count in ngrams(own, n).items()
+            )
+            for n in range(1, ORDER + 1)
+            for others in [[ngrams(gold, n) for gold in golds]]
+        ]
+        closest = min(map(len, golds), key=lambda length: (abs(length - len(own)), length))
+        return len(own), closest, *matches, *(max(0, len(own) - n) for n in range(ORDER))
+
     def value(self, *sums: Numbers) -> Numbers:
         """Return BLEU: an order without a match has the precision 1 / (2^k * n-grams), k such
         orders up to it.
@@ -82,7 +99,7 @@ class SacreBLEU(ResponseMetric):
     @property
     def signature(self) -> str:
         """The settings, as sacrebleu prints them; the tokenization is `tok`."""
-        self.bleu.corpus_score([""], [[""]])  # sets the number of references
+        self.bleu.corpus_score([""], [[""]] * self.number)  # sets the number of references
         return str(self.bleu.get_signature())
 
 

@@ -73,7 +73,7 @@ class ChrF(ResponseMetric):
     @property
     def signature(self) -> str:
         """The settings, as sacrebleu prints them."""
-        self.chrf.corpus_score([""], [[""]])  # sets the number of references
+        self.chrf.corpus_score([""], [[""]] * self.number)  # sets the number of references
         return str(self.chrf.get_signature())
 
     def _characters(self, text: str) -> str:

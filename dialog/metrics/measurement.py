@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torchmetrics import Metric
 
-from dialog.metrics.additive import AdditiveMetric, Share
+from dialog.metrics.additive import AdditiveMetric, ResponseMetric, Share
 from dialog.metrics.counts import CountMetric, Items
 from dialog.metrics.words import words
 
@@ -145,6 +145,8 @@ class Measurement:
             if key in self.left_out:
                 continue
             own = {name: inputs[name] for name in arguments if name in inputs}
+            if isinstance(metric, ResponseMetric):
+                own["references"] = [row.get("references", row["reference"]) for row in rows]
             try:
                 self._measure(key, metric, own)
             except Exception as error:  # of a user's metric

@@ -12,8 +12,9 @@ import sacrebleu as library
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dialog.metrics import BLEU, SacreBLEU
+from dialog.metrics import BLEU, F1, SacreBLEU
 from dialog.metrics.bleu import tokenization
+from dialog.metrics.chrf import ChrF
 
 
 def sacrebleu(
@@ -41,6 +42,22 @@ def test_bleu_equals_the_library(tokenize: str, lowercase: bool) -> None:
     assert f"tok:{tokenize}|" in str(result["signature"])
     assert ("case:lc" if lowercase else "case:mixed") in str(result["signature"])
     assert "nrefs:1" in str(result["signature"])
+
+
+def test_several_references_equal_the_library() -> None:
+    """Of corpora of BLEU and chrF; F1 is that of the best reference."""
+    others = ["i don ' t know", "how can i help you ?", "thank you for the help .", "a , b"]
+    pairs = [list(pair) for pair in zip(REFERENCES, others, strict=True)]
+    for metric, expected in (
+        (SacreBLEU(), library.corpus_bleu(RESPONSES, [REFERENCES, others], force=True).score),
+        (ChrF(), library.corpus_chrf(RESPONSES, [REFERENCES, others]).score),
+    ):
+        metric.update(RESPONSES, pairs)
+        assert metric.compute().item() == pytest.approx(expected, abs=1e-12)
+        assert "nrefs:2" in metric.signature
+    best = F1()
+    best.update(["how can i help you ?"], [pairs[1]])
+    assert best.compute().item() == 100
 
 
 SIMILAR = ["我想找一家价格在一百元以内的餐馆。"], ["我想找一家价格在两百元以内的餐馆。"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from dialog.analysis.measured import RESPONSES
 from dialog.comparison.grid.folder import (
@@ -26,16 +27,22 @@ from dialog.config.compose import (
     fill_schema,
     find_recipe,
     is_path,
+    split_overrides,
 )
-from dialog.config.schema import to_dict
+from dialog.config.schema import Recipe, to_dict
 from dialog.config.trust import FULL_TRUST, NO_TRUST, Trust, check_importable
 from dialog.config.variations import UNSAFE, parse_variation, recipe_variations
 from dialog.data.reading.files import sha256
 from dialog.errors import UserError
-from dialog.paths import check_links, display_name
+from dialog.paths import check_links, display_name, is_inner_path
 from dialog.runs.evaluation.evaluated import METRICS, check_evaluation
-from dialog.runs.folder import RECIPE, read_recipe, read_summary
+from dialog.runs.folder import RECIPE, hash_of, read_recipe, read_summary
 from dialog.runs.load import check_files
+
+SECTIONS = {field.name for field in fields(Recipe)}
+"""Keys with which a setting of a recipe begins."""
+SUFFIXES = (".jsonl", ".txt")
+"""Suffixes of files of responses."""
 
 
 def split_folder(names: Sequence[str]) -> tuple[Path | None, list[str]]:
@@ -84,10 +91,11 @@ def read_contenders(
     for path in paths:
         if path.is_dir() and not (path / RECIPE).exists() and any(path.glob("*.yaml")):
             find_recipe(str(path))  # raises: a folder of recipes is none
+    answered = {name: system for name in names if (system := parse_files(name))}
     recipes = [
         name
         for name, path in zip(names, paths, strict=True)
-        if not path.is_dir() and path.suffix != ".jsonl"
+        if not path.is_dir() and name not in answered
     ]
     if not recipes and names and (unused := [*overrides, *variations]):
         raise UserError(f"{unused[0]}: overrides apply to recipes, not to trained runs; remove it")
@@ -102,15 +110,18 @@ def read_contenders(
         varied[name] = vary(name, settings, variations, trust=own)
     shared = Counter(composed.name for several in varied.values() for composed in several)
     groups = group_runs([path for path in paths if path.is_dir()], trust=trust)
-    file_names = distinct_names([path for path in paths if path.suffix == ".jsonl"])
+    file_names = distinct_names([one.files[0] for one in answered.values() if not one.name])
     contenders: list[Contender] = []
     for name, path in zip(names, paths, strict=True):
         if path.is_dir():
             contenders += [
                 group for group in groups if next(iter(group.folders.values())) == absolute(path)
             ]
-        elif path.suffix == ".jsonl":
-            contenders.append(responses_contender(path, file_names[path]))
+        elif name in answered:
+            files = answered[name].files
+            contenders.append(
+                responses_contender(files, answered[name].name or file_names[files[0]])
+            )
         else:
             contenders += [
                 of_recipe(own_name(composed, name, shared), tune) for composed in varied[name]
@@ -258,6 +269,46 @@ def absolute(path: Path) -> str:
 # ------------------------------------------------------------------ other systems
 
 
+class SystemFiles(NamedTuple):
+    """Files of responses of one system, one for each seed; without a name of its own if it is
+    empty.
+    """
+
+    name: str
+    files: list[Path]
+
+
+def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Split arguments of the command line into contenders and overrides; ``NAME=FILE,FILE`` is a
+    contender.
+    """
+    files = [argument for argument in arguments if parse_files(argument)]
+    names, overrides = split_overrides([one for one in arguments if one not in files])
+    return [one for one in arguments if one in names or one in files], overrides
+
+
+def parse_files(argument: str) -> SystemFiles | None:
+    """Parse ``FILE`` or ``NAME=FILE,FILE``; None if it names no files of responses.
+
+    A setting of a recipe, such as ``data.path=chats.jsonl``, is none.
+
+    Raises:
+        UserError: a name that cannot be that of a folder, or several files without a name.
+    """
+    start, equals, end = argument.partition("=")
+    name = start if equals else ""
+    files = (end if equals else argument).split(",")
+    if equals and name.lstrip("+~").partition(".")[0] in SECTIONS:
+        return None
+    if not all(Path(file).suffix in SUFFIXES for file in files) or Path(argument).is_dir():
+        return None
+    if equals and (not is_inner_path(name) or UNSAFE.search(name)):
+        raise UserError(f"{argument}: {name!r} is no name of a system; use letters and digits")
+    if not equals and len(files) > 1:
+        raise UserError(f"{argument}: name the system of several files, as in mine={argument}")
+    return SystemFiles(name, [Path(file) for file in files])
+
+
 def distinct_names(files: Sequence[Path]) -> dict[Path, str]:
     """Return names for files of responses: the file's own, or its folder's if it is called
     ``responses``.
@@ -276,20 +327,31 @@ def distinct_names(files: Sequence[Path]) -> dict[Path, str]:
     return names
 
 
-def responses_contender(path: Path, name: str) -> Contender:
-    """Return the contender of a file of responses.
+def responses_contender(files: Sequence[Path], name: str) -> Contender:
+    """Return the contender of files of responses, one for each seed.
 
     Raises:
-        UserError: the file cannot be read, or is that of an evaluation and has changed since it was
-            written.
+        UserError: a file cannot be read, is listed twice, or is that of an evaluation and has
+            changed since it was written.
     """
-    if not path.is_file():
-        raise UserError(
-            f"{path} does not exist; give a recipe, a run folder, or a file of responses (.jsonl)"
-        )
-    if path.name == RESPONSES and (path.parent / METRICS).is_file():
-        check_evaluation(path.parent)
-    return Contender(name, "responses", sha256(path), file=str(path.resolve()))
+    for path in files:
+        if not path.is_file():
+            raise UserError(
+                f"{path} does not exist; give a recipe, a run folder, or a file of responses"
+                f" ({', '.join(SUFFIXES)})"
+            )
+        if path.name == RESPONSES and (path.parent / METRICS).is_file():
+            check_evaluation(path.parent)
+    hashes = tuple(map(sha256, files))
+    for path, digest in zip(files, hashes, strict=True):
+        if hashes.count(digest) > 1:
+            raise UserError(
+                f"{name}: {path} has the content of another of its files; give one file for each"
+                " run of the system"
+            )
+    whole = hashes[0] if len(hashes) == 1 else hash_of(list(hashes))
+    paths = tuple(str(path.resolve()) for path in files)
+    return Contender(name, "responses", whole, files=paths, hashes=hashes)
 
 
 def check_trusted(grid: Grid) -> None:

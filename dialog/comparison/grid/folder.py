@@ -3,9 +3,10 @@ seed.
 
     grid.json                     version, commands, seeds, overrides, contenders with hashes
     runs/<contender>/seed-<n>/    run folder, unless grid.json names another;
-                                  of a file of responses: runs/<contender>/
+                                  of a single file of responses: runs/<contender>/
     tuning/<contender>/<values>/  run folder of a trial; that of the chosen values is the run of the
                                   first seed, and chosen.json beside it names them (`tuning.py`)
+    test_set.jsonl                examples, if --references has given them
     results.json, report.*        written at the end, by one process
 
 Beside the folder of a run: ``.seed-<n>.lock``, held while a process works on the run, and
@@ -63,13 +64,14 @@ class Contender:
 
     Attributes:
         name: Name in the report, and folder of its runs.
-        kind: "recipe" (trained here), "runs" (trained run folders), or "responses" (a file of
+        kind: "recipe" (trained here), "runs" (trained run folders), or "responses" (files of
             another system).
-        hash: Of the recipe without `IGNORED`, or of the file.
+        hash: Of the recipe without `IGNORED`, or of the files.
         recipe: The composed recipe as plain values; empty for responses.
         folders: Run folders by seed; for a recipe those outside of the comparison, which
             comparisons may share.
-        file: The file of responses.
+        files: Files of responses, one for each seed.
+        hashes: SHA-256 of each of them.
         tune: ``KEY=A,B``: values of a recipe, one combination of which is chosen by trials.
         trust: Which parts its recipe and its runs may import; not written to the folder.
     """
@@ -79,7 +81,8 @@ class Contender:
     hash: str
     recipe: dict[str, Any] = field(default_factory=dict, hash=False)
     folders: dict[int, str] = field(default_factory=dict, hash=False)
-    file: str = ""
+    files: tuple[str, ...] = ()
+    hashes: tuple[str, ...] = ()
     tune: tuple[str, ...] = ()
     trust: Trust = field(default=NO_TRUST, compare=False)
 
@@ -119,7 +122,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of a comparison: a contender and a seed; None for a file of responses.
+    """One run of a comparison: a contender and a seed; None for a single file of responses.
 
     Attributes:
         contender: The contender.
@@ -148,6 +151,16 @@ class Cell:
         return (
             self.contender.name if self.seed is None else f"{self.contender.name} seed {self.seed}"
         )
+
+    @property
+    def file(self) -> Path:
+        """File of responses of this run."""
+        return Path(self.contender.files[(self.seed or 1) - 1])
+
+    @property
+    def file_hash(self) -> str:
+        """SHA-256 of the file of responses."""
+        return self.contender.hashes[(self.seed or 1) - 1]
 
     @property
     def error_file(self) -> Path:
@@ -184,6 +197,7 @@ class Grid:
         seeds: Seeds of the recipes.
         overrides: ``key=value`` for recipes that are added.
         commands: Commands that have changed the grid.
+        references: SHA-256 of test_set.jsonl; empty if the test set is that of a contender.
         named: Run folders outside of the comparison that the caller has named, and that it may thus
             write to; None for all. What grid.json alone names is only read.
         chosen: The values that trials have chosen, by contender; from `tuning.with_choices`.
@@ -194,6 +208,7 @@ class Grid:
     seeds: tuple[int, ...]
     overrides: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
+    references: str = ""
     named: frozenset[str] | None = field(default=frozenset(), compare=False)
     chosen: Mapping[str, str] = field(default_factory=dict, compare=False)
 
@@ -208,8 +223,13 @@ class Grid:
 
     def _cells_of(self, contender: Contender) -> list[Cell]:
         runs = self.folder / "runs" / contender.name
-        if contender.kind == "responses":
+        if len(contender.files) == 1:
             return [Cell(contender, None, runs, runs.with_name(f".{runs.name}"))]
+        if contender.kind == "responses":
+            return [
+                Cell(contender, seed, runs / f"seed-{seed}", runs / f".seed-{seed}")
+                for seed in range(1, len(contender.files) + 1)
+            ]
         seeds = self.seeds if contender.kind == "recipe" else tuple(contender.folders)
         trials = {cell.trial: cell for cell in self.trial_cells(contender)}
         chosen = trials.get(self.chosen.get(contender.name, ""))
@@ -287,11 +307,12 @@ def read_grid(folder: Path, *, trust: Trust = NO_TRUST) -> Grid:
         seeds = tuple(_seed(seed) for seed in _typed(values["seeds"], list))
         overrides = tuple(_typed(text, str) for text in _typed(values["overrides"], list))
         commands = tuple(_typed(text, str) for text in _typed(values["commands"], list))
+        references = _typed(values.get("references", ""), str)
     except (KeyError, TypeError, ValueError, UserError) as error:
         raise UserError(f"{folder / GRID}: damaged ({error}); restore it from a copy") from error
     if trust != FULL_TRUST:
         check_links(folder)
-    return Grid(folder, contenders, seeds, overrides, commands)
+    return Grid(folder, contenders, seeds, overrides, commands, references)
 
 
 def _contender(entry: Mapping[str, Any], trust: Trust) -> Contender:
@@ -308,10 +329,19 @@ def _contender(entry: Mapping[str, Any], trust: Trust) -> Contender:
     if not all(Path(path).is_absolute() and "\0" not in path for path in folders.values()):
         raise ValueError(f"a run folder of {name!r} is no absolute path")
     digest = _typed(entry["hash"], str)
-    file = _typed(entry["file"], str)
-    tune = tuple(_typed(text, str) for text in _typed(entry.get("tune", []), list))
-    contender = Contender(name, kind, digest, recipe, folders, file, tune)
+    files = _texts(entry, "files")
+    hashes = _texts(entry, "hashes")
+    if entry.get("file"):  # of an earlier version, which knew no seeds of a system
+        files = (_typed(entry["file"], str),)
+        hashes = (digest,)
+    if kind == "responses" and not len(files) == len(hashes) > 0:
+        raise ValueError(f"{name!r} has {len(files)} files and {len(hashes)} hashes")
+    contender = Contender(name, kind, digest, recipe, folders, files, hashes, _texts(entry, "tune"))
     return replace(contender, trust=trust.within(contender.recipes))
+
+
+def _texts(entry: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    return tuple(_typed(text, str) for text in _typed(entry.get(key, []), list))
 
 
 def _typed(value: object, kind: type[T]) -> T:

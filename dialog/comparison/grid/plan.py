@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dialog.atomic import lock
+from dialog.atomic import lock, write_text
 from dialog.build import build_model
 from dialog.comparison.grid.contenders import check_trusted, read_contenders, split_folder
 from dialog.comparison.grid.folder import (
@@ -28,9 +28,18 @@ from dialog.comparison.grid.folder import (
     read_grid,
     write_grid,
 )
-from dialog.comparison.grid.responses import Row, examples_of_recipe, match_responses, read_test_set
+from dialog.comparison.grid.responses import first_recipe, match_responses, read_test_set
+from dialog.comparison.grid.test_set import (
+    TEST_SET,
+    Row,
+    examples_of,
+    read_references,
+    system_input,
+)
 from dialog.config.trust import FULL_TRUST, NO_TRUST, Trust
+from dialog.data.reading.files import sha256
 from dialog.errors import UserError, section
+from dialog.escaping import to_json
 from dialog.paths import fresh_folder
 from dialog.runs.check import check_recipe
 from dialog.runs.prepare import prepare_data
@@ -57,6 +66,7 @@ class Request:
         job: One of the processes of a comparison: it trains and evaluates only.
         named: Run folders outside of the comparison that a job may write to.
         tune: ``KEY=A,B`` from which trials choose for each recipe.
+        references: Files of the test set, for systems without a recipe.
     """
 
     names: Sequence[str]
@@ -70,12 +80,15 @@ class Request:
     job: bool = False
     named: Sequence[str] = ()
     tune: Sequence[str] = ()
+    references: Sequence[Path] = ()
 
     @property
     def command(self) -> str:
         """The command that repeats the comparison."""
         settings = [part for variation in self.variations for part in ("--vary", variation)]
         settings += [part for values in self.tune for part in ("--tune", values)]
+        if self.references:
+            settings += ["--references", ",".join(map(str, self.references))]
         count = [] if self.seeds is None else ["--seeds", str(self.seeds)]
         return shlex.join(
             ["python", "-m", "dialog", "compare", *self.names, *self.overrides, *settings, *count]
@@ -118,6 +131,7 @@ def prepare_grid(request: Request) -> Grid:
     )
     overrides = [*inherited, *request.overrides]
     planned = merged(current, new, seeds_of(current, new, request.seeds), overrides)
+    given = given_references(planned, request.references)
     check_trusted(planned)
     if len(planned.contenders) < 2:
         raise UserError(
@@ -152,12 +166,38 @@ def prepare_grid(request: Request) -> Grid:
             for contender in checked
             if contender.kind != "responses"
         }
-        check_test_sets(checked, data)
+        check_test_sets(replace(planned, contenders=tuple(checked)), data, given)
         if request.strict:
             check_strict(planned, data)
     folder = folder or fresh_folder("comparisons")
-    opened = open_grid(folder, new, planned.seeds, overrides, request.command, trust=request.trust)
+    opened = open_grid(
+        folder, new, planned.seeds, overrides, request.command, trust=request.trust, given=given
+    )
     return replace(opened, named=planned.named)
+
+
+def given_references(planned: Grid, paths: Sequence[Path]) -> list[Row]:
+    """Return the examples that ``--references`` gives; none without it.
+
+    Raises:
+        UserError: they cannot be read, a recipe has a test set already, or the folder has another.
+    """
+    if not paths:
+        return []
+    if first := first_recipe(planned.contenders):
+        raise UserError(f"--references: {first.name} has a test set already; leave it out")
+    given = read_references(paths)
+    if planned.references and difference_of_tests(read_test_set(planned, SPLIT), given):
+        raise UserError(
+            f"--references {paths[0]}: {planned.folder} has another test set; leave it out, or"
+            " choose another --output"
+        )
+    if planned.contenders and not planned.references and is_comparison(planned.folder):
+        raise UserError(
+            f"--references: {planned.folder} has the test set of its first file; leave it out, or"
+            " choose another --output"
+        )
+    return given
 
 
 def tune_of(current: Grid, requested: Sequence[str]) -> tuple[str, ...]:
@@ -234,40 +274,42 @@ def check_single_process(contenders: Sequence[Contender]) -> None:
             )
 
 
-def check_test_sets(contenders: Sequence[Contender], data: Mapping[str, Path]) -> None:
+def check_test_sets(grid: Grid, data: Mapping[str, Path], given: Sequence[Row] = ()) -> None:
     """Check that all contenders have the same test set; training data and tokenizers may differ.
 
     Args:
-        contenders: Recipes, run folders and files of responses.
+        grid: Recipes, run folders and files of responses.
         data: Folders of prepared data by contender; contenders of one folder have one test set.
+        given: Examples of ``--references``.
 
     Raises:
         UserError: a recipe with other test examples, or a file that does not answer all of them.
     """
     recipes = {
         contender.name: contender.composed.recipe
-        for contender in contenders
+        for contender in grid.contenders
         if contender.name in data
     }
-    files = [contender.file for contender in contenders if contender.kind == "responses"]
     names: dict[Path, str] = {}  # the first contender of each folder
     for name, folder in data.items():
         names.setdefault(folder, name)
     first, *others = names.values() if names else ("",)
-    if not others and not files:
+    systems = [contender for contender in grid.contenders if contender.kind == "responses"]
+    if not others and not systems:
         return
-    expected = read_test_set(contenders, SPLIT)
+    expected = read_test_set(grid, SPLIT, given)
     for name in others:
-        if difference := first_difference(expected, examples_of_recipe(recipes[name], SPLIT)):
+        if difference := difference_of_tests(expected, list(examples_of(recipes[name], SPLIT))):
             raise UserError(
                 f"{first} and {name} have different test sets ({difference}); give them the same"
                 " corpus, data.filters and data.context_turns"
             )
-    for file in files:
-        match_responses(Path(file), expected)
+    for contender in systems:
+        for file in contender.files:
+            match_responses(Path(file), expected)
 
 
-def first_difference(expected: Sequence[Row], others: Sequence[Row]) -> str:
+def difference_of_tests(expected: Sequence[Row], others: Sequence[Row]) -> str:
     """Return how two test sets differ, for a message; empty if they are equal."""
     if len(expected) != len(others):
         return f"{len(expected):,} and {len(others):,} examples"
@@ -351,11 +393,13 @@ def open_grid(
     command: str,
     *,
     trust: Trust = NO_TRUST,
+    given: Sequence[Row] = (),
 ) -> Grid:
     """Create a comparison folder, or add to one what it lacks; processes that start together take
     turns.
 
-    Seeds are only added. The command is recorded if it changes the grid.
+    Seeds are only added. The command is recorded if it changes the grid. `given` are the examples
+    of ``--references``, which a new folder keeps.
 
     Raises:
         UserError: the folder has other files, or another recipe of the same name.
@@ -370,6 +414,10 @@ def open_grid(
     with lock(folder / LOCK, wait=True):
         before = read_grid(folder, trust=trust) if is_comparison(folder) else Grid(folder, (), ())
         grid = merged(before, contenders, seeds, overrides)
+        if given and not grid.references:
+            lines = "".join(to_json(system_input(row)) + "\n" for row in given)
+            write_text(folder / TEST_SET, lines)
+            grid = replace(grid, references=sha256(folder / TEST_SET))
         if grid != before:
             grid = replace(grid, commands=(*before.commands, command))
             write_grid(grid)

@@ -5,25 +5,30 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dialog.analysis.measured import (
     RESPONSES,
     STATISTICS,
     example_bytes,
-    read_responses,
     write_statistics,
 )
 from dialog.atomic import write_text
-from dialog.build import build_corpus, build_job, build_rules
-from dialog.comparison.grid.folder import Contender
-from dialog.config.schema import Recipe
-from dialog.data.examples import examples
+from dialog.comparison.grid.folder import Cell, Contender, Grid
+from dialog.comparison.grid.test_set import (
+    PLAIN,
+    TEST_SET,
+    Row,
+    examples_of,
+    examples_of_file,
+    plain_lines,
+    read_contexts,
+)
+from dialog.data.reading.files import sha256
 from dialog.errors import UserError
-from dialog.escaping import json_copy, to_json
+from dialog.escaping import is_unicode, json_copy, to_json
 from dialog.json_files import read_json, read_json_lines
 from dialog.runs.evaluation.evaluated import (
     METRICS,
@@ -36,10 +41,13 @@ from dialog.runs.folder import hash_of
 if TYPE_CHECKING:
     from dialog.analysis.baselines.rows import Baselines
 
-Row = Mapping[str, Any]
 Key = tuple[str, ...]
 SHARED = 20
 """Equal characters that a message shows before the first difference of two references."""
+KEYS = ("id", "context", "reference")
+"""Fields that name the example of a line."""
+MOST_CHARACTERS = 100_000
+"""Longest response."""
 NUMBERS = (
     "nll",
     "reference_tokens",
@@ -50,49 +58,37 @@ NUMBERS = (
 """Optional fields: likelihood of the reference, in nats and tokens."""
 
 
-def read_test_set(contenders: Sequence[Contender], split: str) -> list[Row]:
-    """Return the examples of the test set, from the corpus of the first recipe, else from the first
-    file of responses.
+def read_test_set(grid: Grid, split: str, given: Sequence[Row] = ()) -> list[Row]:
+    """Return the examples of the test set: of the corpus of the first recipe, else those that
+    ``--references`` gives, else of the first file of responses.
+
+    Args:
+        grid: The contenders; its folder has the references that an earlier command has given.
+        split: Split of the corpus.
+        given: References that are not in the folder yet.
 
     Raises:
-        UserError: the corpus or the file cannot be read.
+        UserError: the corpus or a file cannot be read, or nothing names a test set.
     """
-    first = first_recipe(contenders)
-    if first is None:
-        return examples_of_file(Path(contenders[0].file))
-    return examples_of_recipe(first.composed.recipe, split)
-
-
-def examples_of_recipe(recipe: Recipe, split: str) -> list[Row]:
-    """Return id, dialogue, context and reference of each example of a split."""
-    stream = examples(build_corpus(recipe).dialogues(split), build_rules(recipe), Counter())
-    return [
-        {
-            "id": example.id,
-            "dialogue_id": example.dialogue_id,
-            "context": [turn.text for turn in example.context],
-            "reference": example.response.text,
-        }
-        for example in stream
-    ]
-
-
-def examples_of_file(path: Path) -> list[Row]:
-    """Return the examples of a file whose lines have id, context and reference; the id before #
-    names the dialogue.
-    """
-    rows = read_responses(path)
-    return [
-        {
-            "id": row["id"],
-            "dialogue_id": row.get(
-                "dialogue_id", str(row["id"]).rpartition("#")[0] or str(row["id"])
-            ),
-            "context": row["context"],
-            "reference": row["reference"],
-        }
-        for row in rows
-    ]
+    if (first := first_recipe(grid.contenders)) is not None:
+        return list(examples_of(first.composed.recipe, split))
+    if given:
+        return list(given)
+    if grid.references:
+        if sha256(grid.folder / TEST_SET) != grid.references:
+            raise UserError(
+                f"{grid.folder / TEST_SET}: has changed since it was written; restore it from a"
+                " copy"
+            )
+        return read_contexts(grid.folder / TEST_SET)
+    files = [path for contender in grid.contenders for path in contender.files]
+    if not files:
+        raise UserError(
+            "the systems have no test set; give --references FILE, as dialog contexts writes it"
+        )
+    if files[0].endswith(PLAIN):
+        raise UserError(f"{files[0]}: has no references; give --references FILE")
+    return examples_of_file(Path(files[0]))
 
 
 # ------------------------------------------------------------------ matching
@@ -103,14 +99,15 @@ def match_responses(path: Path, expected: Sequence[Row]) -> list[Row]:
     a file.
 
     Lines are matched by `id` if any id is that of an expected example, else by `context` and
-    `reference`; several examples of equal text are matched in their order.
+    `reference`; several examples of equal text are matched in their order. Lines of text, and lines
+    without any of these fields, are matched by their number.
 
     Raises:
         UserError: a line without response, key or matching example; an id listed twice; another
             reference than the test set's; an example without a response; or a number that is
             invalid, or missing in some lines only.
     """
-    lines = list(read_json_lines(path))
+    lines = read_lines(path, expected)
     ids = {row["id"] for row in expected}
     by_id = any(line.get("id") in ids for line in lines if isinstance(line.get("id"), str))
     places: dict[Key, list[int]] = {}
@@ -159,6 +156,31 @@ def match_responses(path: Path, expected: Sequence[Row]) -> list[Row]:
     ]
 
 
+def read_lines(path: Path, expected: Sequence[Row]) -> list[Row]:
+    """Read the lines of a file of responses; those without id, context and reference have the id of
+    the example of their number.
+
+    Raises:
+        UserError: a line is damaged, or their number is not that of the examples that they have to
+            be matched with.
+    """
+    if path.suffix == PLAIN:
+        lines: list[Row] = [{"response": text} for text in plain_lines(path)]
+    else:
+        lines = [
+            {**line, **({"id": str(line["id"])} if is_whole(line.get("id")) else {})}
+            for line in read_json_lines(path)
+        ]
+    if any(line.get(field) is not None for line in lines for field in KEYS):
+        return lines
+    if len(lines) != len(expected):
+        raise UserError(
+            f"{path}: has {len(lines):,} lines without ids, and the test set has"
+            f" {len(expected):,} examples; give one line for each, or ids"
+        )
+    return [{**line, "id": row["id"]} for line, row in zip(lines, expected, strict=True)]
+
+
 def differing(text: object, other: object) -> str:
     """Return what a value has from shortly before its first difference from another one, for a
     message.
@@ -171,8 +193,8 @@ def check_line(line: Row, where: str, *, by_id: bool) -> None:
     """Check the types of the fields of a line that are read."""
     if "response" not in line:
         raise UserError(f"{where}: no response; give each line the response of the system")
-    if not isinstance(line["response"], str):
-        raise UserError(f"{where}: response is {to_json(line['response'])[:60]}; give a string")
+    if reason := unusable(line["response"]):
+        raise UserError(f"{where}: response {reason}")
     if by_id:
         if not isinstance(line.get("id"), str):
             raise UserError(
@@ -183,6 +205,20 @@ def check_line(line: Row, where: str, *, by_id: bool) -> None:
             f"{where}: matches no example of the test set; give its id, or its context and"
             " reference"
         )
+
+
+def unusable(response: object) -> str:
+    """Return why a value is no response, for a message; empty if it is one."""
+    if not isinstance(response, str):
+        return f"is {to_json(response)[:60]}; give a string"
+    if len(response) > MOST_CHARACTERS:
+        return (
+            f"has {len(response):,} characters; {MOST_CHARACTERS:,} are the most that metrics can"
+            " compare"
+        )
+    if not is_unicode(response):
+        return "has a lone surrogate (half a character); write both halves"
+    return ""
 
 
 def check_numbers(lines: Sequence[Row], path: Path) -> None:
@@ -213,6 +249,11 @@ def described(key: Key, *, by_id: bool) -> str:
     return f"id {key[0]!r}" if by_id else f"the example with the reference {to_json(key[-1])[:60]}"
 
 
+def is_whole(value: object) -> bool:
+    """Return whether a JSON value is a whole number."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def is_number(value: object) -> bool:
     """Return whether a JSON value is a number."""
     return isinstance(value, int | float) and not isinstance(value, bool)
@@ -228,77 +269,75 @@ def first_recipe(contenders: Sequence[Contender]) -> Contender | None:
     return next((contender for contender in contenders if contender.kind != "responses"), None)
 
 
-def identity(contender: Contender, contenders: Sequence[Contender]) -> str:
-    """Return the hash of a file of responses, with that of the recipe that it is measured with, if
-    there is one.
+def identity(cell: Cell, grid: Grid) -> str:
+    """Return the hash of a file of responses, with that of what it is measured with: the first
+    recipe, or given references.
     """
-    first = first_recipe(contenders)
-    return contender.hash if first is None else hash_of([contender.hash, first.hash])
+    first = first_recipe(grid.contenders)
+    test_set = grid.references if first is None else first.hash
+    return hash_of([cell.file_hash, test_set]) if test_set else cell.file_hash
 
 
-def measured_responses(
-    contender: Contender, contenders: Sequence[Contender], folder: Path, split: str
-) -> Evaluated | None:
+def measured_responses(cell: Cell, grid: Grid, split: str) -> Evaluated | None:
     """Return the evaluation of a file of responses, if it is complete and was measured with the
-    same recipe.
+    same test set.
 
     Raises:
         UserError: a file of the evaluation has changed since it was written.
     """
-    evaluation = folder / "evaluation" / split
+    evaluation = cell.folder / "evaluation" / split
     if not (evaluation / METRICS).is_file():
         return None
     metrics = read_json(evaluation / METRICS, "responses")
-    if metrics["responses"] != identity(contender, contenders):
+    if metrics["responses"] != identity(cell, grid):
         return None
     check_evaluation(evaluation)
     return Evaluated(evaluation, metrics)
 
 
-def reference_rows(contenders: Sequence[Contender], split: str, language: str) -> Baselines | None:
+def reference_rows(grid: Grid, split: str, language: str) -> Baselines | None:
     """Return leaks and reference rows of the test set; None without a recipe, which names the
     training split.
     """
-    from dialog.analysis.baselines.kept import find_baselines
-
-    if (first := first_recipe(contenders)) is None:
+    if (first := first_recipe(grid.contenders)) is None:
         return None
+    from dialog.analysis.baselines.kept import find_baselines
+    from dialog.build import build_job
+
     return find_baselines(
         build_job(first.composed.recipe), split, (), language=language, quiet=True
     )
 
 
-def measure_responses(
-    contender: Contender, contenders: Sequence[Contender], folder: Path, split: str
-) -> Evaluated:
+def measure_responses(cell: Cell, grid: Grid, split: str) -> Evaluated:
     """Write an evaluation of a file of responses, in the order of the test set."""
     from dialog.metrics import Measurement, build_metrics, detect_language
     from dialog.metrics.family import components_of, results
     from dialog.metrics.words import words
 
-    rows: list[Row] = match_responses(Path(contender.file), read_test_set(contenders, split))
+    rows: list[Row] = match_responses(cell.file, read_test_set(grid, split))
     language = detect_language(row["reference"] for row in rows[:4096])
     measurement = Measurement(build_metrics((), language=language))
     measurement.add(rows)
     fingerprint = hashlib.sha256(b"".join(map(example_bytes, rows)))
+    dialogues = [str(row.get("dialogue_id", row["id"])) for row in rows]
     metrics = {
         "split": split,
         "examples": len(rows),
-        "dialogues": len({row["dialogue_id"] for row in rows}),
+        "dialogues": len(set(dialogues)),
         "fingerprint": fingerprint.hexdigest(),
         "words": sum(len(words(row["reference"])) for row in rows),
         "bytes": sum(len(row["reference"].encode()) for row in rows),
         **results(measurement),
-        "responses": identity(contender, contenders),
+        "responses": identity(cell, grid),
     }
     leaked = None
-    if (baselines := reference_rows(contenders, split, language)) is not None:
-        dialogues = [row["dialogue_id"] for row in rows]
+    if (baselines := reference_rows(grid, split, language)) is not None:
         metrics |= baselines.metrics(measurement, dialogues)
         leaked = baselines.is_leaked(dialogues)
-    evaluation = folder / "evaluation" / split
+    evaluation = cell.folder / "evaluation" / split
     with replacing_evaluation(
-        evaluation, metrics, {"responses": contender.hash, "data": metrics["fingerprint"]}
+        evaluation, metrics, {"responses": cell.file_hash, "data": metrics["fingerprint"]}
     ):
         write_text(evaluation / RESPONSES, "".join(to_json(row) + "\n" for row in rows))
         write_statistics(evaluation / STATISTICS, measurement, components_of(()), language, leaked)

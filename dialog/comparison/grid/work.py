@@ -104,10 +104,7 @@ class Work:
     def finish(self, cell: Cell) -> None:
         """Train and evaluate a run unless that is done."""
         if cell.contender.kind == "responses":
-            others = self.grid.contenders
-            self.evaluations[cell.name] = measure_responses(
-                cell.contender, others, cell.folder, SPLIT
-            )
+            self.evaluations[cell.name] = measure_responses(cell, self.grid, SPLIT)
             return
         cell.check_named()
         if cell.contender.kind == "recipe":
@@ -146,9 +143,7 @@ class Work:
         if cell.name in self.evaluations:
             return self.evaluations[cell.name]
         if cell.contender.kind == "responses":
-            if evaluated := measured_responses(
-                cell.contender, self.grid.contenders, cell.folder, SPLIT
-            ):
+            if evaluated := measured_responses(cell, self.grid, SPLIT):
                 self.evaluations[cell.name] = evaluated
         elif (cell.folder / RECIPE).is_file():
             recipe = read_recipe(cell.folder)

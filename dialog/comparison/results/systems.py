@@ -16,7 +16,7 @@ from dialog.analysis.flops import state_bytes, training_flops
 from dialog.analysis.measured import Measured, example_bytes, read_measured
 from dialog.comparison.context_use import sample_of
 from dialog.comparison.grid.folder import SPLIT, Cell, Contender, check_same_conditions, is_diverged
-from dialog.comparison.grid.responses import examples_of_recipe
+from dialog.comparison.grid.test_set import examples_of
 from dialog.comparison.grid.work import Work
 from dialog.comparison.parity import EvaluatedSystem
 from dialog.comparison.statistics.section import subset_masks
@@ -256,7 +256,7 @@ def finished_system(contender: Contender, runs: list[FinishedRun]) -> System:
 
 def test_set_of(recipe: Recipe) -> dict[str, Any]:
     """Return fingerprint and number of examples of a test set, as evaluations record them."""
-    rows = examples_of_recipe(recipe, SPLIT)
+    rows = list(examples_of(recipe, SPLIT))
     return {
         "fingerprint": sha256(b"".join(map(example_bytes, rows))).hexdigest(),
         "examples": len(rows),

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dialog.metrics.additive import References
 from dialog.metrics.meaning.encoder import Embedded, LocalEncoder, batches
 from dialog.metrics.overlap import MeanOverlap
 
@@ -37,15 +38,18 @@ class BertScore(MeanOverlap):
         """Return the F1 of a response, at most 1."""
         return float(self.statistics_of([response], [reference])[0, 0])
 
-    def statistics_of(self, responses: Sequence[str], references: Sequence[str]) -> Tensor:
+    def statistics_of(self, responses: Sequence[str], references: Sequence[References]) -> Tensor:
         """Return F1 and 1 of each response: float64 [N, 2]."""
         if len(responses) != len(references):
             raise ValueError(
                 f"{len(responses)} responses, {len(references)} references; give one for each"
             )
+        single = [one for one in references if isinstance(one, str)]
+        if len(single) < len(references):
+            return super().statistics_of(responses, references)
         scores = [
             greedy_f1(self.encoder.embed(own), self.encoder.embed(gold))
-            for own, gold in batches(responses, references)
+            for own, gold in batches(responses, single)
         ]
         column = torch.cat([torch.empty(0), *scores]).double()
         return torch.stack([column, torch.ones_like(column)], 1)

@@ -18,7 +18,8 @@ from dialog.comparison.grid.contenders import (
 )
 from dialog.comparison.grid.folder import Contender, Grid, contender_hash
 from dialog.comparison.grid.plan import merged
-from dialog.comparison.grid.responses import examples_of_file, examples_of_recipe, match_responses
+from dialog.comparison.grid.responses import match_responses
+from dialog.comparison.grid.test_set import examples_of, examples_of_file
 from dialog.config.compose import compose
 from dialog.config.trust import NO_TRUST
 from dialog.errors import UserError
@@ -220,7 +221,7 @@ def test_second_comparison_folder_is_rejected(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def expected(tiny: Callable[..., Any]) -> list[Any]:
     """The test set of the tiny corpus."""
-    return examples_of_recipe(tiny("lstm").recipe, "test")
+    return list(examples_of(tiny("lstm").recipe, "test"))
 
 
 def test_files_of_one_name_are_named_by_their_folders(tmp_path: Path) -> None:
@@ -255,6 +256,20 @@ def test_responses_are_matched_by_id_or_by_text(expected: list[Any], tmp_path: P
     for row in by_id:
         row["nll"] = None
     assert "nll" not in match_responses(write(tmp_path, by_id), expected)[0]
+
+
+def test_lines_without_ids_are_matched_by_their_number(expected: list[Any], tmp_path: Path) -> None:
+    answers = [f"r{place}" for place in range(len(expected))]
+    rows = [{**row, "response": text} for row, text in zip(expected, answers, strict=True)]
+    assert match_responses(write(tmp_path, [{"response": text} for text in answers]), expected) == (
+        rows
+    )
+    (tmp_path / "hyp.txt").write_text("\n".join(answers), encoding="utf-8")
+    assert match_responses(tmp_path / "hyp.txt", expected) == rows
+    counted = [{**row, "id": str(number)} for number, row in enumerate(expected)]
+    by_number = [{"id": number, "response": text} for number, text in enumerate(answers)]
+    matched = match_responses(write(tmp_path, by_number[::-1]), counted)
+    assert [row["response"] for row in matched] == answers
 
 
 def test_examples_of_equal_text_are_matched_in_their_order(tmp_path: Path) -> None:
@@ -309,8 +324,20 @@ def test_examples_of_equal_text_are_matched_in_their_order(tmp_path: Path) -> No
         ),
         (lambda rows: [{"response": "x"}, *rows[1:]], "other.jsonl:1: no id"),
         (
-            lambda rows: [{"response": "x"} for _ in rows],
+            lambda rows: [{"response": "x", "context": ["Hi"]} for _ in rows],
             "other.jsonl:1: matches no example of the test set",
+        ),
+        (
+            lambda rows: [{"response": "x"}],
+            "other.jsonl: has 1 lines without ids, and the test set has",
+        ),
+        (
+            lambda rows: [{**rows[0], "response": "\ud800"}, *rows[1:]],
+            "other.jsonl:1: response has a lone surrogate",
+        ),
+        (
+            lambda rows: [{**rows[0], "response": "x" * 10**7}, *rows[1:]],
+            "other.jsonl:1: response has 10,000,000 characters",
         ),
         (
             lambda rows: [{"id": "x"}],

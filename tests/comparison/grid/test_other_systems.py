@@ -1,0 +1,178 @@
+"""Systems of other frameworks: seeds, plain text, references, and the contexts that they answer."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dialog.cli import main
+from dialog.comparison.grid.contenders import parse_files, split_arguments
+from dialog.errors import UserError
+
+Compare = Callable[..., tuple[int, str]]
+DIALOGUES = 12
+TURNS = 3
+
+
+@pytest.fixture
+def compare(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Compare:
+    """``compare(*arguments)``: exit code and last line on standard error."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["dialog", "compare", *arguments])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return int(ended.value.code or 0), capsys.readouterr().err.strip().rpartition("\n")[2]
+
+    return run
+
+
+def examples() -> list[dict[str, Any]]:
+    return [
+        {
+            "id": f"d{dialogue}#{turn}",
+            "dialogue_id": f"d{dialogue}",
+            "context": [f"what is {dialogue} and {turn} ?"],
+            "references": [f"it is {dialogue} and then {turn} of course ."],
+        }
+        for dialogue in range(DIALOGUES)
+        for turn in range(TURNS)
+    ]
+
+
+def answers(shift: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": row["id"],
+            "response": " ".join(row["references"][0].split()[: 3 + place % (3 + shift)]),
+            "nll": 10.0 + (place * 7 + shift) % 5,
+        }
+        for place, row in enumerate(examples())
+    ]
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path.name
+
+
+def results(folder: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    return content
+
+
+def test_files_are_told_from_settings() -> None:
+    arguments = ["a=x.jsonl,y.jsonl", "data.path=z.jsonl", "seed=3", "q.txt", "recipe", "~logger"]
+    names, overrides = split_arguments(arguments)
+    assert names == ["a=x.jsonl,y.jsonl", "q.txt", "recipe"]
+    assert overrides == ["data.path=z.jsonl", "seed=3", "~logger"]
+    assert parse_files("a=x.jsonl,y.jsonl") == ("a", [Path("x.jsonl"), Path("y.jsonl")])
+    for argument in ("../a=x.jsonl", "a/b=x.jsonl", "x.jsonl,y.jsonl"):
+        with pytest.raises(UserError):
+            parse_files(argument)
+
+
+def test_files_are_the_seeds_of_a_system(compare: Compare, tmp_path: Path) -> None:
+    """Three runs against two: intervals over seeds and dialogues, as for recipes."""
+    write(tmp_path / "test.jsonl", examples())
+    mine = ",".join(write(tmp_path / f"a{seed}.jsonl", answers(seed)) for seed in range(3))
+    theirs = ",".join(write(tmp_path / f"b{seed}.jsonl", answers(seed + 9)) for seed in range(2))
+    arguments = [f"mine={mine}", f"theirs={theirs}", "--references", "test.jsonl"]
+    assert compare(*arguments, "--output", "out")[0] == 0
+    compared = results(tmp_path / "out")
+    assert [[run["seed"] for run in model["runs"]] for model in compared["models"]] == [
+        [1, 2, 3],
+        [1, 2],
+    ]
+    assert [model["summary"]["all"]["bits_per_byte"]["n"] for model in compared["models"]] == [3, 2]
+    assert compared["models"][0]["summary"]["all"]["f1"]["std"] > 0
+    assert compared["dialogues"] == DIALOGUES
+    tested = next(row for row in compared["differences"] if row["metric"] == "bits_per_byte")
+    assert "dialogues" in tested["method"]
+    assert compare(*arguments, "--output", "out")[0] == 0, "the same command continues"
+    code, line = compare(f"mine={mine}", f"theirs={mine.split(',')[0]},a0.jsonl", *arguments[2:])
+    assert (code, "has the content of another" in line) == (2, True), line
+
+
+def test_translations_need_no_context_and_no_ids(compare: Compare, tmp_path: Path) -> None:
+    """Two texts against two references; the second run of the command uses the kept test set."""
+    import sacrebleu as library
+
+    columns = [[f"the house {n} is {word} ." for n in range(20)] for word in ("big", "large")]
+    columns += [["" if n == 3 else f"house {n} is {word} ." for n in range(20)] for word in "xy"]
+    for name, lines in zip(("ref", "ref2", "one", "two"), columns, strict=True):
+        (tmp_path / f"{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    code, line = compare("one.txt", "two.txt", "--output", "out")
+    assert (code, "--references" in line) == (2, True), line
+    assert (
+        compare("one.txt", "two.txt", "--references", "ref.txt,ref2.txt", "--output", "out")[0] == 0
+    )
+    compared = results(tmp_path / "out")
+    scores = [model["runs"][0]["metrics"]["sacrebleu"] for model in compared["models"]]
+    expected = library.corpus_bleu(columns[2], columns[:2], force=True).score
+    assert scores[0]["score"] == pytest.approx(expected)
+    assert "nrefs:2" in scores[0]["signature"]
+    rows = (tmp_path / "out/runs/one/evaluation/test/responses.jsonl").read_text(encoding="utf-8")
+    first = json.loads(rows.splitlines()[0])
+    assert (first["id"], first["context"]) == ("1", [])
+    assert "dialogue_id" not in first, "which dialogue a line belongs to is not known"
+    (tmp_path / "ref.txt").unlink()
+    assert compare("out")[0] == 0
+    (tmp_path / "short.txt").write_text("one line\n", encoding="utf-8")
+    code, line = compare("out", "short.txt")
+    assert (code, "short.txt: has 1 lines" in line) == (2, True), line
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"ref.txt": b""}, "ref.txt: is empty"),
+        ({"ref.txt": b"a\n\xff\n"}, "ref.txt:2: not UTF-8"),
+        ({"ref.txt": b"a\n", "more.txt": b"a\nb\n"}, "more.txt: has 2 lines"),
+        ({"ref.jsonl": b'{"references": []}\n'}, "ref.jsonl:1: references is []"),
+        ({"ref.jsonl": b'{"references": ["\\ud800"]}\n'}, "ref.jsonl:1: references is"),
+        ({"ref.jsonl": b'{"reference": "a", "id": 2}\n{"reference": "b"}\n'}, "also in line 1"),
+        ({"no.jsonl": b"", "ref.txt": b"a\n"}, "give one file of JSON lines"),
+    ],
+)
+def test_references_that_cannot_be_used(
+    compare: Compare, tmp_path: Path, files: dict[str, bytes], message: str
+) -> None:
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text(f"{name}\n", encoding="utf-8")
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    code, line = compare("a.txt", "b.txt", "--references", ",".join(files), "--output", "out")
+    assert (code, message in line) == (2, True), line
+    assert not (tmp_path / "out").exists()
+
+
+def test_contexts_are_those_that_compare_expects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: Callable[..., Any], compare: Compare
+) -> None:
+    (tmp_path / "lstm.yaml").write_text(tiny("lstm").yaml(), encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["dialog", "contexts", "lstm.yaml", "--output", "test.jsonl"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    rows = [
+        json.loads(line)
+        for line in (tmp_path / "test.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
+    assert list(rows[0]) == ["id", "dialogue_id", "context", "references"]
+    for name in ("one", "two"):
+        write(
+            tmp_path / f"{name}.jsonl",
+            [{"id": row["id"], "response": f"{name} {row['context'][-1]}"} for row in rows],
+        )
+    code, line = compare("one.jsonl", "two.jsonl", "--references", "test.jsonl", "--output", "out")
+    assert (code, results(tmp_path / "out")["examples"]) == (0, len(rows)), line
