@@ -31,7 +31,7 @@ from dialog.training.distributed.fsdp import full_tensor, scale_gradients, shard
 from dialog.training.guard import Guard
 from dialog.training.lightning_internals import has_trainer, is_logging_step
 from dialog.training.optimization.optimizers import OPTIMIZERS, decay_groups
-from dialog.training.optimization.schedules import SCHEDULES
+from dialog.training.optimization.schedules import SCHEDULES, set_base, use_scheduled
 from dialog.training.step import StepSums, build_step
 
 
@@ -142,6 +142,25 @@ class DialogModule(LightningModule):
             "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
         }
 
+    @property
+    def lr(self) -> float | None:
+        """Learning rate of the optimizer, which its schedule multiplies; None if it is the
+        optimizer's own.
+
+        Lightning's `LearningRateFinder` sets it before the first step. The present optimizer and
+        its schedule follow.
+        """
+        rate: float | None = self.optimizer_component.get("lr")
+        return rate
+
+    @lr.setter
+    def lr(self, value: float) -> None:
+        self.optimizer_component = {**self.optimizer_component, "lr": value}
+        self.hparams["optimizer"] = self.optimizer_component
+        if has_trainer(self):
+            for config in self.trainer.lr_scheduler_configs:
+                set_base(config.scheduler, value)
+
     def forward(self, batch: Batch) -> Tensor:
         """Logits [B, T, V] under teacher forcing."""
         logits: Tensor = self.model(
@@ -152,6 +171,9 @@ class DialogModule(LightningModule):
     def on_train_start(self) -> None:
         """Reset the sums of a step that an earlier training left unfinished."""
         self.step_sums = StepSums()
+        # a finder of the learning rate has set that of the first step too, in place of the warm-up
+        for config in self.trainer.lr_scheduler_configs:
+            use_scheduled(config.scheduler)
 
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
         """Return the loss of a micro-batch."""

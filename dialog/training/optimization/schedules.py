@@ -131,6 +131,22 @@ SCHEDULES: Family[Scheduler] = Family(
 )
 
 
+def set_base(scheduler: Scheduler, lr: float) -> None:
+    """Change the lr that a schedule multiplies, from its present step on."""
+    if isinstance(scheduler, LambdaLR):
+        scheduler.base_lrs = [lr] * len(scheduler.base_lrs)
+        scheduler._last_lr = [lr * factor(scheduler.last_epoch) for factor in scheduler.lr_lambdas]
+
+
+def use_scheduled(scheduler: Scheduler) -> None:
+    """Set the optimizer's rates to those of the schedule's present step."""
+    if isinstance(scheduler, LambdaLR):
+        for group, lr in zip(
+            scheduler.optimizer.param_groups, scheduler.get_last_lr(), strict=True
+        ):
+            group["lr"] = lr
+
+
 def warm(step: int, warmup_steps: int) -> float:
     """Return the factor of lr during and after warm-up."""
     return min((step + 1) / warmup_steps, 1.0) if warmup_steps else 1.0
