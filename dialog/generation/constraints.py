@@ -74,6 +74,7 @@ class Constraints:
     required: RequiredWords | None = None
     normalised: bool = True
     penalised: bool = field(init=False)
+    excluded: Sequence[slice] = field(init=False)
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_length <= self.max_length or self.max_length < 1:
@@ -115,6 +116,7 @@ class Constraints:
                 )
         penalised = self.repetition_penalty != 1 or self.frequency_penalty != 0
         object.__setattr__(self, "penalised", penalised)
+        object.__setattr__(self, "excluded", slices(self.special))
 
     def start(self, rows: int, device: torch.device) -> ConstraintState:
         """Return the progress of rows before their first token."""
@@ -159,7 +161,8 @@ class Constraints:
             length < self.min_length or self.banned is not None or self.required is not None
         )
         ends = scores[:, self.end].clone() if may_mask_end else None  # [N]
-        preferences[:, list(self.special)] = NEVER
+        for tokens in self.excluded:
+            preferences[:, tokens] = NEVER
         self._block(preferences, prefix, source, progress)
         if length < self.min_length:
             preferences[:, self.end] = NEVER
@@ -183,7 +186,9 @@ class Constraints:
         if self.banned is None and self.required is None:
             return self
         values = {
-            name: getattr(self, name) for name in self.__dataclass_fields__ if name != "penalised"
+            name: getattr(self, name)
+            for name, entry in self.__dataclass_fields__.items()
+            if entry.init
         }
         if self.banned is not None:
             values["banned"] = self.banned.to(device)
@@ -246,6 +251,19 @@ class Constraints:
             return preferences
         hurry = ending | (needed + SLACK >= self.max_length - length)
         return self.required.force(preferences, progress.required, progress.missing, hurry)
+
+
+def slices(tokens: Sequence[int]) -> list[slice]:
+    """Return runs of successive tokens. Unlike a list of tokens, a slice is no index that the host
+    copies to the device, for which a GPU would wait at each token.
+    """
+    runs: list[slice] = []
+    for token in sorted(set(tokens)):
+        if runs and runs[-1].stop == token:
+            runs[-1] = slice(runs[-1].start, token + 1)
+        else:
+            runs.append(slice(token, token + 1))
+    return runs
 
 
 def _only(preferences: Tensor, tokens: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from chains import END, START, Chain, repeats
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from dialog.config.components import Component, construct
 from dialog.generation.banned_words import BannedWords
@@ -223,3 +224,29 @@ def test_a_row_in_which_everything_is_masked_ends() -> None:
 def test_contradictions_are_rejected(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         limits(**settings)
+
+
+def test_no_token_waits_for_an_index_of_the_host() -> None:
+    """On a GPU, an index made of a list is a copy from the host, once for each token."""
+
+    class Called(TorchDispatchMode):
+        def __init__(self) -> None:
+            super().__init__()
+            self.names: list[str] = []
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            self.names.append(func._schema.name)
+            return func(*args, **(kwargs or {}))
+
+    constraints = Constraints(end=2, special=(0, 1, 3, 5, 4), min_length=2)
+    progress = constraints.start(3, torch.device("cpu"))
+    prefix = torch.zeros(3, 1, dtype=torch.long)
+    with Called() as called:
+        _, preferences = constraints(torch.randn(3, 9), prefix, prefix, progress)
+    assert torch.isinf(preferences[:, :6]).all()
+    assert torch.isfinite(preferences[:, 6:]).all()
+    copies = {"aten::_to_copy", "aten::index_put_", "aten::_index_put_impl_"}
+    assert copies.isdisjoint(called.names)
+    assert called.names.count("aten::fill_.Tensor") + called.names.count("aten::fill_") == 3
