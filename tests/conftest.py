@@ -60,7 +60,7 @@ TINY = [
 @pytest.fixture(scope="session", autouse=True)
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep tests away from the user's cache, corpora and accounts, from the network, and on one
-    core.
+    core; a comparison erases the tokens of a few examples only.
     """
     import torch
 
@@ -71,6 +71,8 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("DIALOG_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("DIALOG_OFFLINE", "1")
         patch.setenv("OMP_NUM_THREADS", "1")
+        # every comparison measures these examples, each in one pass for each of its tokens
+        patch.setattr("dialog.analysis.attention.split.SAMPLE", 4)
         for name in (
             "DIALOG_DATA",
             "DIALOG_DEBUG",

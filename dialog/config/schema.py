@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from omegaconf import MISSING, OmegaConf
@@ -313,11 +313,9 @@ NONZERO = (
 
 def to_yaml(recipe: Recipe) -> str:
     """Return YAML that composes to the same recipe."""
-    return OmegaConf.to_yaml(OmegaConf.structured(without_trust(recipe)))
+    return OmegaConf.to_yaml(OmegaConf.create(to_dict(recipe)))
 
 
 def to_dict(recipe: Recipe) -> dict[str, Any]:
     """Convert a recipe to plain containers."""
-    values = OmegaConf.to_container(OmegaConf.structured(without_trust(recipe)), resolve=True)
-    assert isinstance(values, dict)
-    return {str(key): value for key, value in values.items()}
+    return asdict(without_trust(recipe))

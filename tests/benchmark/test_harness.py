@@ -51,6 +51,7 @@ def harness(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.endurance
 def test_every_run_is_recorded_once(tmp_path: Path) -> None:
     chosen = ("--systems", "dialog", "loop", "--families", "lstm", "--precisions", "32-true")
     printed = harness(tmp_path, *chosen)
@@ -70,6 +71,7 @@ def test_every_run_is_recorded_once(tmp_path: Path) -> None:
     assert (tmp_path / "results.jsonl").read_bytes() == before
 
 
+@pytest.mark.endurance
 def test_failed_run_is_named_and_the_others_continue(tmp_path: Path) -> None:
     chosen = ("--systems", "dialog", "--families", "lstm", "--precisions", "32-true")
     printed = harness(tmp_path, "model.nonsense=1", *chosen)

@@ -15,10 +15,14 @@ from pathlib import Path
 import pytest
 from program import TINY, TRANSFORMER, process
 
+from dialog.cli import program
+
 pytestmark = pytest.mark.usefixtures("here")
 
 
-def test_two_processes_train_into_one_folder(here: Path) -> None:
+def test_two_processes_train_into_one_folder(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     sizes = ["data.corpus.size=60", "trainer.max_steps=4", "trainer.val_check_interval=2"]
     done = process("train", TRANSFORMER, *sizes, "trainer.devices=2", "trainer.log_every_n_steps=1")
     assert done.code == 0, done.err
@@ -35,7 +39,8 @@ def test_two_processes_train_into_one_folder(here: Path) -> None:
     tokens = [line["train/tokens"] for line in lines if "train/tokens" in line]
     assert tokens[-1] == summary["target_tokens"]
     assert "sync_dist" not in done.err
-    finished = json.loads(process("train", "--resume", folder, "--json").out)
+    program.main(["train", "--resume", folder, "--json"], standalone_mode=False)
+    finished = json.loads(capsys.readouterr().out)
     assert finished == {key: summary[key] for key in ("seconds", "steps", "target_tokens")} | {
         "folder": folder
     }

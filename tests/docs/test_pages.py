@@ -175,30 +175,33 @@ def test_a_users_attention_trains_and_shows_its_maps(
     assert [attention["name"] for attention in maps["maps"]] == ["decoder.attention"]
 
 
-def test_a_users_attention_is_held_to_the_laws(my_lab: Path) -> None:
+def laws_of_my_lab(my_lab: Path, chosen: str) -> subprocess.CompletedProcess[str]:
+    """Run the command of the page with a choice of its tests."""
     pattern = r"^PYTHONPATH=\. python -m (pytest tests/laws -k my_lab --attention) '(.*?)'$"
     (line,) = re.findall(pattern, EXTENDING, re.MULTILINE)
-    chosen = "my_lab and (split_of_a_target or padding or distributions)"
     command = [sys.executable, "-m", *line[0].split(), line[1], "-q", "-k", chosen]
     environment = {
         **os.environ,
         "PYTHONPATH": f"{my_lab}{os.pathsep}{ROOT}",
         "OMP_NUM_THREADS": "1",
     }
-    finished = subprocess.run(
+    return subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
+
+
+def test_a_users_attention_is_held_to_the_laws(my_lab: Path) -> None:
+    finished = laws_of_my_lab(my_lab, "my_lab and (split_of_a_target or padding or distributions)")
     assert finished.returncode == 0, finished.stdout[-2000:]
     assert re.search(r"^\d+ passed", finished.stdout, re.MULTILINE)
 
-    (my_lab / "my_lab.py").write_text(  # one that reads later tokens fails
+
+@pytest.mark.endurance
+def test_an_attention_that_reads_later_tokens_fails(my_lab: Path) -> None:
+    (my_lab / "my_lab.py").write_text(
         "class Cosine:\n    def __init__(self, query_size, key_size, size): pass\n    def"
         " keys(self, states): return states\n    def __call__(self, query, keys): return"
         " (query.sum(1, keepdim=True) + query) @ keys.transpose(1, 2)\n",
         encoding="utf-8",
     )
-    command[-1] = "my_lab and split_of_a_target"
-    finished = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
-    assert finished.returncode == 1
+    assert laws_of_my_lab(my_lab, "my_lab and split_of_a_target").returncode == 1

@@ -307,6 +307,12 @@ def test_files_have_what_the_steps_use(exported: Callable[[str], tuple[Run, Path
     assert described["memory"] == ["memory.keys", "memory.values", "memory.mask"]
     assert described["state"] == ["state.stack.hidden", "state.stack.cell_state"]
     assert not described["several_tokens"]
+
+
+@pytest.mark.endurance
+def test_files_of_a_pointer_have_the_tokens(
+    exported: Callable[[str], tuple[Run, Path]],
+) -> None:
     _, folder = exported("final states, fused steps, pointer")
     described = json.loads((folder / "onnx.json").read_text(encoding="utf-8"))
     # the keys of dot are the values
@@ -315,6 +321,7 @@ def test_files_have_what_the_steps_use(exported: Callable[[str], tuple[Run, Path
     assert described["several_tokens"]
 
 
+@pytest.mark.endurance
 def test_encoder_of_turns_needs_no_further_input(
     exported: Callable[[str], tuple[Run, Path]],
 ) -> None:

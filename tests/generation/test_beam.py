@@ -58,7 +58,7 @@ def limits(**others: object) -> Constraints:
 def test_a_beam_of_everything_finds_the_best_responses(
     penalty: dict[str, Any], constraint: dict[str, Any]
 ) -> None:
-    """In 200 random chains at a time."""
+    """In 40 random chains at a time."""
     divisor = LengthPenalty(penalty["length_penalty"], penalty.get("normalisation", "average"))
     required = constraint.get("required", [])
     tables = {"required": RequiredWords.build(required, PIECES, [2, 3, 4])} if required else {}
@@ -70,7 +70,7 @@ def test_a_beam_of_everything_finds_the_best_responses(
         if not repeats(tokens, order) and all(f" {word} " in text(tokens) for word in required)
     ]
     count = min(7, len(candidates))
-    chains = Sourced.draw(VOCABULARY, range(200))
+    chains = Sourced.draw(VOCABULARY, range(40))
     ranks = torch.stack(
         [chains.totals(tokens) / divisor(len(tokens) + 1) for tokens in candidates], 1
     )

@@ -161,7 +161,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Every encoder with every decoder, every decoder with every attention, every head with both
     kinds of attention; pairs of unusual parts in the endurance tests.
     """
-    if "model" not in metafunc.fixturenames:
+    if "built" not in metafunc.fixturenames:
         return
 
     def family(name: str, cases: list[Component]) -> list[Component]:
@@ -206,7 +206,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         )
         for case in cases + alone
     ]
-    metafunc.parametrize("model", chosen, indirect=True)
+    metafunc.parametrize("built", chosen, indirect=True)
 
 
 def differs_in_one(encoder: Component, decoder: Component, head: Component) -> bool:
@@ -224,10 +224,18 @@ def differs_in_one(encoder: Component, decoder: Component, head: Component) -> b
     return sum(usual) >= len(usual) - 1
 
 
-@pytest.fixture
-def model(request: pytest.FixtureRequest) -> Seq2Seq:
+@pytest.fixture(scope="module")
+def built(request: pytest.FixtureRequest) -> Seq2Seq:
+    """A network that all laws share; one that keeps something fails."""
     torch.manual_seed(3)
-    return make(*request.param).double().eval()
+    return make(*request.param).double()
+
+
+@pytest.fixture
+def model(built: Seq2Seq) -> Seq2Seq:
+    torch.manual_seed(3)
+    built.zero_grad()
+    return built.eval()
 
 
 @pytest.fixture(params=[True, False], ids=["gradients", "inference"])
@@ -290,6 +298,7 @@ def test_cases_cover_the_tables() -> None:
 @pytest.mark.usefixtures("gradients")
 def test_every_split_of_a_target_gives_the_same(model: Seq2Seq, batch: tuple[Tensor, ...]) -> None:
     source, mask, target = batch
+    target = target[:, :3]
     whole = model(source, mask, target)
     length = target.shape[1]
     for cuts in itertools.chain.from_iterable(
@@ -541,6 +550,6 @@ def test_a_forward_leaves_nothing_on_modules(model: Seq2Seq, batch: tuple[Tensor
 
 def test_it_builds_on_meta(request: pytest.FixtureRequest, model: Seq2Seq) -> None:
     with torch.device("meta"):
-        shadow = make(*request.node.callspec.params["model"])
+        shadow = make(*request.node.callspec.params["built"])
     assert {parameter.device.type for parameter in shadow.parameters()} == {"meta"}
     assert count_parameters(shadow) == count_parameters(model)

@@ -19,7 +19,7 @@ from dialog.config.components import build
 from dialog.metrics.family import METRICS, STANDARD, key
 from dialog.metrics.measurement import NUMBERS, inputs_of
 
-RESPONSES = 200
+RESPONSES = 60
 
 
 def measure(rank: int, world: int, folder: Path) -> None:

@@ -43,6 +43,7 @@ def resume(server: Server, folder: Path, *, world: int) -> None:
     assert training.wait() == [0] * world, training.output
 
 
+@pytest.mark.endurance
 def test_killed_run_is_the_uninterrupted_run(server: Server, alone: Path) -> None:
     folder = train_with_kills(
         server, "lstm", 1, server.folder / "killed", kills=1, steps=STEPS, seed=0

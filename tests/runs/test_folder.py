@@ -53,6 +53,7 @@ def fill() -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
+@pytest.mark.endurance
 def test_kill_leaves_no_run_or_one_to_resume(
     recipe: Recipe, prepared: Path, tmp_path: Path, at_sync: At
 ) -> None:

@@ -198,6 +198,7 @@ rebuild_weights(folder, read_recipe(folder), Tokenizer.load(folder / "tokenizer.
 """
 
 
+@pytest.mark.endurance
 def test_weights_are_equal_bytes_in_every_process(copied: Path) -> None:
     """Embeddings are tied, so there are several names to write; the order of a set depends on the
     process.

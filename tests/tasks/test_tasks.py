@@ -158,6 +158,7 @@ def test_attention_learns_to_reverse_and_to_align() -> None:
     assert found.statistics["sharpness"] > 0.6
 
 
+@pytest.mark.endurance
 def test_a_pointer_sorts() -> None:
     corpus = SyntheticTasks(task="sort", symbols=12, lengths=[3, 5], size=8000)
     found = learn(corpus, head={"name": "pointer"}, steps=700)
@@ -165,6 +166,7 @@ def test_a_pointer_sorts() -> None:
     assert found.aligned > 0.99
 
 
+@pytest.mark.endurance
 def test_only_a_pointer_generator_copies_rare_words() -> None:
     corpus = SyntheticTasks(task="rare", values=400, lengths=[2, 4], size=4000)
     copying = learn(corpus, head={"name": "pointer_generator"}, steps=400)
@@ -173,6 +175,7 @@ def test_only_a_pointer_generator_copies_rare_words() -> None:
     assert writing.exact < 0.3
 
 
+@pytest.mark.endurance
 def test_attention_recalls_over_190_tokens() -> None:
     corpus = SyntheticTasks(
         task="recall", symbols=6, values=20, lengths=[1, 190], test_lengths=[190, 190], size=8000

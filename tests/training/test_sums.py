@@ -14,7 +14,7 @@ import pytest
 import torch
 
 FAMILIES = ("lstm", "transformer")
-SPLITS = [(1, 4), (2, 1), (2, 2), (4, 1)]
+SPLITS = [(1, 4), (2, 1), (2, 2)]
 LOGGED = (
     "loss",
     "objective",
@@ -80,8 +80,7 @@ def test_gradients_are_reduced_once_a_step(runs: Path) -> None:
     assert not any(equal)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("accumulated", [1, 2])
+@pytest.mark.parametrize(("family", "accumulated"), [("lstm", 1), ("transformer", 2)])
 def test_sharded_parameters_train_as_whole_ones(runs: Path, family: str, accumulated: int) -> None:
     first, second = (read(runs / f"{family}-sharded-{accumulated}-{rank}.pt") for rank in (0, 1))
     check_equal(first, run(runs, family, "32-true", 1, 1), 1e-6)

@@ -148,6 +148,7 @@ def start_wandb(
     return server.start("train", str(path), "--output", str(folder), environment=environment)
 
 
+@pytest.mark.endurance
 def test_unreachable_server_leaves_a_complete_offline_run(
     server: Server,
     tiny: Callable[..., Any],
@@ -184,6 +185,7 @@ def test_unreachable_server_leaves_a_complete_offline_run(
     assert time.monotonic() - began < 60  # 90 s and more with wandb's own waiting time
 
 
+@pytest.mark.endurance
 def test_killed_service_does_not_stop_training(
     server: Server, tiny: Callable[..., Any], tmp_path: Path
 ) -> None:

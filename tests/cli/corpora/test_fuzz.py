@@ -51,7 +51,7 @@ odd_lines = st.sampled_from(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(st.lists(st.one_of(good_lines, bad_lines, odd_lines), min_size=1, max_size=12))
 def test_exactly_the_valid_dialogues_are_read(lines: list[bytes]) -> None:
     with elsewhere():
@@ -142,7 +142,7 @@ mess = st.lists(st.one_of(st.sampled_from(PIECES), st.binary(max_size=3)), max_s
 
 
 @pytest.mark.parametrize("name", FORMATS)
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_random_bytes_are_read_or_rejected_in_one_line(name: str, data: st.DataObject) -> None:
     form = FORMATS[name]

@@ -53,6 +53,7 @@ class Deadly(JsonLines):
 """
 
 
+@pytest.mark.endurance
 def test_kill_leaves_only_partial_folders(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reads: 1 fingerprint, 2 to learn the tokenizer, 3 to 5 to write the splits, 6 the
     fingerprint.

@@ -126,6 +126,7 @@ def inode(path: Path) -> int:
     return path.stat().st_ino if path.exists() else 0
 
 
+@pytest.mark.endurance
 def test_kills_at_random_moments_of_saves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """TMPDIR is on another file system, where Lightning's own atomic save would not be atomic."""
     shared_memory = Path("/dev/shm")
