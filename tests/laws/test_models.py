@@ -226,7 +226,6 @@ def differs_in_one(encoder: Component, decoder: Component, head: Component) -> b
 
 @pytest.fixture(scope="module")
 def built(request: pytest.FixtureRequest) -> Seq2Seq:
-    """A network that all laws share; one that keeps something fails."""
     torch.manual_seed(3)
     return make(*request.param).double()
 
@@ -297,16 +296,13 @@ def test_cases_cover_the_tables() -> None:
 
 @pytest.mark.usefixtures("gradients")
 def test_every_split_of_a_target_gives_the_same(model: Seq2Seq, batch: tuple[Tensor, ...]) -> None:
-    source, mask, target = batch
-    target = target[:, :3]
+    source, mask = batch[:2]
+    target = batch[2][:, :3]
     whole = model(source, mask, target)
-    length = target.shape[1]
-    for cuts in itertools.chain.from_iterable(
-        itertools.combinations(range(1, length), n) for n in range(length)
-    ):
+    for cuts in ((), (1,), (2,), (1, 2)):
         memory, state = model.start(source, mask)
         parts = []
-        for begin, end in itertools.pairwise([0, *cuts, length]):
+        for begin, end in itertools.pairwise([0, *cuts, 3]):
             logits, state = model.step(target[:, begin:end], memory, state)
             parts.append(logits)
         close(torch.cat(parts, 1), whole)
@@ -543,9 +539,8 @@ def test_a_forward_leaves_nothing_on_modules(model: Seq2Seq, batch: tuple[Tensor
             if torch.is_tensor(value)
         }
 
-    before = tensors(model)
     model(*batch, lambda *_: None)
-    assert tensors(model) == before == set()
+    assert tensors(model) == set()
 
 
 def test_it_builds_on_meta(request: pytest.FixtureRequest, model: Seq2Seq) -> None:
