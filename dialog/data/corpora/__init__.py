@@ -21,10 +21,13 @@ from dialog.data.corpora.mixture import Mixture
 from dialog.data.corpora.parallel import Parallel, multi30k
 from dialog.data.corpora.parlai import ParlAI, PersonaChat
 from dialog.data.corpora.selfdialogue import SelfDialogue
+from dialog.data.corpora.slack import Slack
 from dialog.data.corpora.switchboard import Switchboard, SwitchboardMS98
 from dialog.data.corpora.task_oriented import SGD, CrossWOZ, MultiWOZ, Taskmaster
+from dialog.data.corpora.telegram import Telegram
 from dialog.data.corpora.text import PlainText
 from dialog.data.corpora.ubuntu import Ubuntu
+from dialog.data.corpora.whatsapp import WhatsApp
 
 __all__ = ["CORPORA", "Corpus"]
 
@@ -51,13 +54,16 @@ CORPORA: Family[Corpus] = Family(
         "personachat": PersonaChat,
         "selfdialogue": SelfDialogue,
         "sgd": SGD,
+        "slack": Slack,
         "switchboard": Switchboard,
         "switchboard_ms98": SwitchboardMS98,
         "synthetic": SyntheticTasks,
         "taskmaster": Taskmaster,
+        "telegram": Telegram,
         "text": PlainText,
         "topical_chat": TopicalChat,
         "ubuntu": Ubuntu,
+        "whatsapp": WhatsApp,
     },
     runtime=("member", "path"),
 )
