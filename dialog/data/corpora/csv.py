@@ -40,6 +40,8 @@ class Csv(SplitFileCorpus):
         response: Column of the second turn.
         delimiter: Separator of cells; null is a tab for `.tsv` files, else the first of comma,
             semicolon and tab with which the first row names the columns.
+        interleaved: Rows of a dialogue need not be consecutive, such as in a log of several chats
+            at a time; the file is then read into memory.
         quotes: Read quoted cells; false treats quotes as text.
         encoding: Encoding of the files; `utf-8:replace` reads bytes that are not UTF-8 as U+FFFD. A
             file that starts with the byte order mark of UTF-16, as Excel writes, is read as UTF-16.
@@ -55,6 +57,7 @@ class Csv(SplitFileCorpus):
         context: str | None = None,
         response: str | None = None,
         delimiter: str | None = None,
+        interleaved: bool = False,
         quotes: bool = True,
         encoding: str = "utf-8",
     ) -> None:
@@ -71,6 +74,7 @@ class Csv(SplitFileCorpus):
         self.text = text
         self.pair = (context, response) if context and response else ()
         self.delimiter = delimiter
+        self.interleaved = interleaved
         self.quotes = quotes
         self.encoding = encoding
 
@@ -157,4 +161,20 @@ class Csv(SplitFileCorpus):
         turn = (self.dialogue, self.speaker, self.text)
         columns = self.pair or [column for column in turn if column is not None]
         rows = table(path, columns, delimiter=delimiter, quotes=self.quotes, encoding=self.encoding)
-        return rows if self.pair else self._with_ids(rows)
+        if self.pair:
+            return rows
+        return self._gathered(rows) if self.interleaved else self._with_ids(rows)
+
+    def _gathered(self, rows: Iterable[tuple[str, Row]]) -> Iterator[tuple[str, Row]]:
+        """Yield the rows of each dialogue together, dialogues in the order of their first rows; a
+        row without an id is a malformed record of its own.
+        """
+        blocks: dict[str, Block[Row]] = {}
+        for place, row in rows:
+            id = self._id(row)
+            if id is None:
+                row = RowError(str(row), {self.dialogue: NO_ID, self.text: ""})
+            key = id or f"{NO_ID}{place}"
+            blocks.setdefault(key, []).append((place, self._error(place, row, NO_ID)))
+        for block in blocks.values():
+            yield from block

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +14,8 @@ from dialog.data.corpora.parsing.chat_messages import (
     parse_chat,
 )
 from dialog.data.corpora.parsing.corpus_files import SplitFileCorpus
-from dialog.data.corpora.parsing.lines import line_number, line_records
+from dialog.data.corpora.parsing.json_records import json_records
+from dialog.data.corpora.parsing.lines import byte_lines, line_number, line_records
 from dialog.data.corpora.parsing.records import record_id
 from dialog.data.dialogue import Dialogue, Entry, Turn
 from dialog.data.reading.json_text import Json, parse_json
@@ -33,50 +34,96 @@ class JsonLines(SplitFileCorpus):
 
     Each line is `{"id": str, "turns": [{"speaker": str, "text": str} or str, ...], "meta": {...}}`.
     `id` (may be an integer; default: `<split>-<line number>`), `meta` and speakers ("A" and "B"
-    then alternate) are optional. Blank lines are skipped. One file is divided by
-    `parsing.splits.split_by_hash`. Files may be compressed (.gz, .xz, .zst).
+    then alternate) are optional. With `context` and `response`, a line is a dialogue of two turns.
+    Blank lines are skipped. A file `NAME.json` may be one JSON array of dialogues. One file is
+    divided by `parsing.splits.split_by_hash`. Files may be compressed (.gz, .xz, .zst).
 
     Args:
         path: The folder or the file.
-        encoding: Encoding of the files; `utf-8:replace` reads bytes that are not UTF-8 as U+FFFD.
+        turns: Key of the turns.
+        speaker: Key of a turn's speaker.
+        text: Key of a turn's text.
+        context: Key of the first turn, if a line is a pair.
+        response: Key of the second turn.
+        encoding: Encoding of the files; `utf-8:replace` reads bytes that are not UTF-8 as U+FFFD. A
+            JSON array is UTF-8.
     """
 
-    def __init__(self, path: Path | None, *, encoding: str = "utf-8") -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        *,
+        turns: str = "turns",
+        speaker: str = "speaker",
+        text: str = "text",
+        context: str | None = None,
+        response: str | None = None,
+        encoding: str = "utf-8",
+    ) -> None:
         hint = f"it should hold dialogues, one a line: {TURNS}"
         super().__init__(path, "jsonl", (".jsonl",), hint)
+        if (context is None) != (response is None):
+            raise UserError(
+                "corpus jsonl: only one of context and response is set; set both or neither"
+            )
+        self.turns = turns
+        self.speaker = speaker
+        self.text = text
+        self.pair = (context, response) if context and response else ()
         self.encoding = encoding
 
     def read(self, file: Path, split: str) -> Iterator[Entry]:
         """Yield the dialogues of a file."""
-        return line_records(file, partial(_dialogue, split), self.encoding)
+        return value_records(file, partial(self._dialogue, split), self.encoding)
+
+    def _dialogue(self, split: str, fields: Json, place: str, number: str) -> Dialogue:
+        id = f"{split}-{number}"
+        if self.pair:
+            if not isinstance(fields, dict) or not set(self.pair) <= fields.keys():
+                raise UserError(f"{place}: no {self.pair[0]!r} and {self.pair[1]!r}; add both")
+            turns = [
+                Turn(speaker, _text(fields[key], key, place))
+                for speaker, key in zip("AB", self.pair, strict=True)
+            ]
+        else:
+            if not isinstance(fields, dict) or not isinstance(fields.get(self.turns), list):
+                raise UserError(f'{place}: no "{self.turns}"; write {TURNS}')
+            turns = [
+                self._turn(turn, f"{place}: turn {index + 1}", "AB"[index % 2])
+                for index, turn in enumerate(fields[self.turns])
+            ]
+        meta = fields.get("meta", {})
+        if not isinstance(meta, dict):
+            raise UserError(f'{place}: "meta" is not an object; write {{...}} or leave it out')
+        return Dialogue(record_id(fields.get("id", id), place), tuple(turns), meta, place=place)
+
+    def _turn(self, turn: object, where: str, alternate: str) -> Turn:
+        if isinstance(turn, str):
+            return Turn(alternate, turn)
+        if not isinstance(turn, dict) or self.text not in turn:
+            raise UserError(
+                f'{where} has no "{self.text}"; write {{"speaker": "A", "text": "Hi !"}} or a bare'
+                " string"
+            )
+        speaker = alternate
+        if turn.get(self.speaker) is not None:
+            speaker = _text(turn[self.speaker], self.speaker, where, empty=False)
+        return Turn(speaker, _text(turn[self.text], self.text, where))
 
 
-def _dialogue(split: str, line: str, place: str) -> Dialogue:
-    fields = parse_json(line, place)
-    if not isinstance(fields, dict) or not isinstance(fields.get("turns"), list):
-        raise UserError(f'{place}: no "turns"; write {TURNS}')
-    meta = fields.get("meta", {})
-    if not isinstance(meta, dict):
-        raise UserError(f'{place}: "meta" is not an object; write {{...}} or leave it out')
-    turns = (
-        _turn(turn, f"{place}: turn {index + 1}", "AB"[index % 2])
-        for index, turn in enumerate(fields["turns"])
+def value_records(
+    path: Path, parse: Callable[[Json, str, str], Dialogue], encoding: str | None = None
+) -> Iterator[Entry]:
+    """Yield `records` of `parse(value, place, number)` for each JSON line, or each element of the
+    array of a file NAME.json.
+    """
+    if ".json" in path.suffixes and next(byte_lines(path))[1].lstrip().startswith(b"["):
+        return json_records(path, lambda key, value, place: parse(value, place, key))
+    return line_records(
+        path,
+        lambda line, place: parse(parse_json(line, place), place, line_number(place)),
+        encoding,
     )
-    id = record_id(fields.get("id", f"{split}-{line_number(place)}"), place)
-    return Dialogue(id, tuple(turns), meta, place=place)
-
-
-def _turn(turn: object, where: str, alternate: str) -> Turn:
-    if isinstance(turn, str):
-        return Turn(alternate, turn)
-    if not isinstance(turn, dict) or "text" not in turn:
-        raise UserError(
-            f'{where} has no "text"; write {{"speaker": "A", "text": "Hi !"}} or a bare string'
-        )
-    speaker = alternate
-    if turn.get("speaker") is not None:
-        speaker = _text(turn["speaker"], "speaker", where, empty=False)
-    return Turn(speaker, _text(turn["text"], "text", where))
 
 
 def _text(value: object, key: str, where: str, *, empty: bool = True) -> str:
@@ -94,9 +141,9 @@ class Messages(SplitFileCorpus):
     (default: `<split>-<line number>`). The roles `user` and `assistant` are the speakers. Messages
     of `system` or `developer` before the first turn are facts that both know. Content may be a list
     of `{"type": "text", "text": str}`, joined by line feeds. Other keys and blank lines are
-    ignored. Tool messages, tool calls, images, audio, other roles and later system messages are
-    malformed. One file is divided by `parsing.splits.split_by_hash`. Files may be compressed (.gz,
-    .xz, .zst).
+    ignored. A file `NAME.json` may be one JSON array of chats. Tool messages, tool calls,
+    images, audio, other roles and later system messages are malformed. One file is divided by
+    `parsing.splits.split_by_hash`. Files may be compressed (.gz, .xz, .zst).
 
     Args:
         path: The folder or the file.
@@ -108,15 +155,14 @@ class Messages(SplitFileCorpus):
 
     def read(self, file: Path, split: str) -> Iterator[Entry]:
         """Yield the dialogues of a file."""
-        return line_records(file, partial(_chat, split))
+        return value_records(file, partial(_chat, split))
 
 
-def _chat(split: str, line: str, place: str) -> Dialogue:
-    fields = parse_json(line, place)
+def _chat(split: str, fields: Json, place: str, number: str) -> Dialogue:
     if not isinstance(fields, dict) or not isinstance(fields.get("messages"), list):
         raise UserError(f'{place}: no "messages"; write {CHAT}')
     turns, facts = parse_chat(fields["messages"], place, _message)
-    id = record_id(fields.get("id", f"{split}-{line_number(place)}"), place)
+    id = record_id(fields.get("id", f"{split}-{number}"), place)
     return Dialogue(id, turns, facts=facts, place=place)
 
 

@@ -356,3 +356,15 @@ def test_tables_of_the_csv_module_are_read(
         for entry in Csv(folder).dialogues("train")
     ]
     assert entries == dialogues
+
+
+def test_rows_of_dialogues_may_be_interleaved(tmp_path: Path) -> None:
+    content = f"{HEAD}a,x,one\nb,y,two\n,z,lost\na,y,three\nb,x,four\nb\n"
+    entries = rows(tmp_path, content, interleaved=True)
+    dialogues = [entry for entry in entries if isinstance(entry, Dialogue)]
+    assert [(entry.id, [turn.text for turn in entry.turns]) for entry in dialogues] == [
+        ("a", ["one", "three"]),
+        ("b", ["two", "four"]),
+    ]
+    messages = [entry.message for entry in entries if isinstance(entry, Malformed)]
+    assert [f"train.csv:{line}" in text for line, text in zip((4, 7), messages, strict=True)]

@@ -158,3 +158,26 @@ def test_an_empty_author_does_not_group_dialogues(tmp_path: Path, author: str | 
         "".join(json.dumps({**line, "meta": {"author": author}}) + "\n" for line in lines)
     )
     assert [[d.turns for d in JsonLines(file).dialogues(split)] for split in SPLITS] == without
+
+
+def test_keys_can_be_chosen(tmp_path: Path) -> None:
+    (tmp_path / "chats.jsonl").write_text(
+        '{"log": [{"from": "Anna", "value": "Hi"}, {"from": "Bo", "value": "Ho"}]}\n'
+    )
+    corpus = JsonLines(tmp_path / "chats.jsonl", turns="log", speaker="from", text="value")
+    (dialogue,) = [entry for split in SPLITS for entry in corpus.dialogues(split)]
+    assert isinstance(dialogue, Dialogue)
+    assert dialogue.turns == (Turn("Anna", "Hi"), Turn("Bo", "Ho"))
+
+
+def test_a_pair_may_be_a_dialogue_and_a_file_one_array(tmp_path: Path) -> None:
+    (tmp_path / "chats.json").write_text(
+        '[{"q": "Hi", "a": "Ho"},\n {"q": "Who ?", "a": 3},\n {"q": "Me"}]\n'
+    )
+    corpus = JsonLines(tmp_path / "chats.json", context="q", response="a")
+    entries = [entry for split in SPLITS for entry in corpus.dialogues(split)]
+    assert sorted(type(entry) is Dialogue for entry in entries) == [False, False, True]
+    (dialogue,) = [entry for entry in entries if isinstance(entry, Dialogue)]
+    assert (dialogue.id[-1], [turn.text for turn in dialogue.turns]) == ("1", ["Hi", "Ho"])
+    with pytest.raises(UserError, match="context and response"):
+        JsonLines(tmp_path, context="q")
