@@ -45,7 +45,7 @@ FLOORS = (
     ("inspection", "training"),
     ("build",),
     ("runs",),
-    ("comparison", "tuning", "benchmark", "chat", "export", "serving"),
+    ("comparison", "tuning", "benchmark", "chat", "export", "serving", "start"),
     ("recipes",),
     ("cli",),
 )

@@ -22,6 +22,7 @@ from dialog.signals import stopping
 from dialog.version import __version__
 
 VERBS = {
+    "start": "From a file of chats to a conversation: write a recipe, train, chat.",
     "recipes": "List the shipped recipes.",
     "show": "Print a composed recipe, and where each value comes from.",
     "parts": "List the components of a recipe, with arguments and defaults.",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from dialog.data.corpora.parsing.corpus_files import SplitFileCorpus
 from dialog.data.corpora.parsing.lines import byte_lines, decode_line, line_number
 from dialog.data.corpora.parsing.records import Block, block_records
-from dialog.data.dialogue import Dialogue, Entry, Turn
+from dialog.data.corpora.parsing.splits import split_by_hash
+from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
+from dialog.data.reading.files import find_file, find_names
 from dialog.errors import UserError
 
 
@@ -16,7 +18,9 @@ class PlainText(SplitFileCorpus):
     """Read plain text: `train.txt`, `validation.txt` and `test.txt`, or one file.
 
     A line is a turn; blank lines separate dialogues. Ids are `<split>-<number of the first line>`.
-    One file is divided by `parsing.splits.split_by_hash`. Files may be compressed (.gz, .xz, .zst).
+    One file is divided by `parsing.splits.split_by_hash`, and so is a folder of `.txt` files with
+    other names, whose ids begin with the name of the file. Files may be compressed (.gz, .xz,
+    .zst).
 
     Args:
         path: The folder or the file.
@@ -31,6 +35,28 @@ class PlainText(SplitFileCorpus):
         super().__init__(path, "text", (".txt",), hint)
         self.speakers = speakers
         self.encoding = encoding
+
+    def dialogues(self, split: str) -> Iterator[Entry]:
+        """Yield the dialogues of a split; see `SplitFileCorpus`."""
+        texts = self._texts()
+        if not texts:
+            return super().dialogues(split)
+        entries = (entry for file in texts for entry in self.read(file, self._name(file)))
+        return split_by_hash(self._not_empty(entries, self.path), split)
+
+    def files(self) -> Iterable[Path]:
+        """Return the files of the splits, the single file, or all texts of the folder."""
+        return self._texts() or super().files()
+
+    def _texts(self) -> list[Path]:
+        """Return the texts of a folder without files of splits."""
+        if not self.path.is_dir() or any(self._holds(f"{split}.txt") for split in SPLITS):
+            return []
+        return [find_file(self.path, name, self.hint) for name in find_names(self.path, "**/*.txt")]
+
+    def _name(self, file: Path) -> str:
+        name = file.relative_to(self.path).as_posix()
+        return name[: name.index(".txt")]
 
     def read(self, file: Path, split: str) -> Iterator[Entry]:
         """Yield the dialogues of a file."""

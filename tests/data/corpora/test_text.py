@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dialog.data.corpora.parsing import records
 from dialog.data.corpora.text import PlainText
-from dialog.data.dialogue import SPLITS, Malformed, Turn
+from dialog.data.dialogue import SPLITS, Dialogue, Malformed, Turn
 from dialog.errors import UserError
 
 LINE = st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"])).map(
@@ -101,3 +101,19 @@ def test_one_file_is_divided_into_disjoint_splits(tmp_path: Path) -> None:
     assert list(corpus.fingerprint()) == ["all.txt"]
     with pytest.raises(UserError, match="nowhere does not exist"):
         PlainText(tmp_path / "nowhere").fingerprint()
+
+
+def test_a_folder_of_texts_is_divided_by_hash(tmp_path: Path) -> None:
+    (tmp_path / "more").mkdir()
+    for number in range(30):
+        folder = tmp_path / "more" if number % 2 else tmp_path
+        (folder / f"{number}.txt").write_text(f"Hi {number}\nHello\n\nWho {number} ?\nMe\n")
+    corpus = PlainText(tmp_path)
+    splits = {split: list(corpus.dialogues(split)) for split in SPLITS}
+    ids = [
+        entry.id for entries in splits.values() for entry in entries if isinstance(entry, Dialogue)
+    ]
+    assert len(set(ids)) == 60
+    assert {"0-1", "0-4", "more/1-1"} <= set(ids)
+    assert all(splits.values())
+    assert len(corpus.fingerprint()) == 30

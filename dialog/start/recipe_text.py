@@ -1,0 +1,107 @@
+"""The recipe of a user's data: an ordinary YAML file named after them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from dialog.config.compose import parse_overrides
+from dialog.config.yaml_layers import nest
+from dialog.errors import UserError
+from dialog.start.sizes import PATIENCE, Sizes
+from dialog.start.survey import RULES, Survey
+
+UNSAFE = re.compile(r"[^\w-]+")
+"""Characters of a file's name that do not belong in the name of a recipe."""
+LONGEST_NAME = 60
+
+
+def data_name(path: Path) -> str:
+    """Return the name of a recipe for data: that of the file without suffixes."""
+    stem = path.resolve().name.partition(".")[0]
+    return UNSAFE.sub("_", stem).strip("_-")[:LONGEST_NAME] or "chats"
+
+
+def recipe_values(
+    component: Mapping[str, Any], path: Path, found: Survey, vocabulary: int
+) -> dict[str, Any]:
+    """Return a recipe before its sizes are chosen: corpus, examples and tokenizer."""
+    data: dict[str, Any] = {
+        "corpus": dict(component),
+        "path": str(path.resolve()),
+        "tokenizer": {"name": "byte_bpe", "vocabulary": vocabulary},
+        "context_turns": RULES.context_turns,
+    }
+    if found.merges:
+        data["merge_turns"] = True
+    if found.counts["dropped dialogues: malformed"]:
+        data["malformed"] = "drop"
+    if found.max_dropped != 0.01:
+        data["max_dropped"] = found.max_dropped
+    return {
+        "defaults": {
+            "model": "lstm_bahdanau", "optimizer": "adamw_inverse_sqrt", "logger": "none",
+        },
+        "data": data,
+    }  # fmt: skip
+
+
+def with_sizes(values: Mapping[str, Any], sizes: Sizes, minutes: float) -> dict[str, Any]:
+    """Return the recipe with sizes, epochs and time limit."""
+    return {
+        **values,
+        "data": {**values["data"], "batch_tokens": sizes.batch_tokens},
+        **sizes.sections(),
+        "trainer": {"max_epochs": sizes.epochs, "max_time": {"minutes": minutes}},
+        "checkpoint": {"patience": PATIENCE},
+        "preflight": False,
+    }
+
+
+def with_overrides(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """Return the recipe with the settings of the command line.
+
+    Raises:
+        UserError: not key=value.
+    """
+    swaps, settings = parse_overrides(overrides, ("model", "optimizer", "logger", "generation"))
+    merged = OmegaConf.create({**values, "defaults": {**values["defaults"], **swaps}})
+    for key, value in settings:
+        if key.startswith("~"):
+            raise UserError(f"override {key}: start removes no keys; edit the recipe")
+        merged = OmegaConf.merge(merged, nest(key, value))  # type: ignore[assignment]
+    container = OmegaConf.to_container(merged)
+    assert isinstance(container, dict)
+    return {str(key): value for key, value in container.items()}
+
+
+def given_arguments(overrides: Sequence[str]) -> dict[str, Any]:
+    """Return the arguments of the corpus among the settings of the command line."""
+    _, settings = parse_overrides(overrides, ("model", "optimizer", "logger", "generation"))
+    prefix = "data.corpus."
+    given = {key.removeprefix(prefix): value for key, value in settings if key.startswith(prefix)}
+    whole: object = next((value for key, value in settings if key == "data.corpus"), {})
+    return {**(whole if isinstance(whole, dict) else {}), **given}
+
+
+def recipe_yaml(values: Mapping[str, Any], command: str, reasons: Sequence[str]) -> str:
+    """Return the text of a recipe: how it was made, why it has these sizes, and its values."""
+    comments = [f"# Written by: {command}", "# Sizes:", *(f"#   {reason}" for reason in reasons)]
+    return "\n".join([*comments, OmegaConf.to_yaml(OmegaConf.create(dict(values)))])
+
+
+def check_free(file: Path) -> None:
+    """Check that no recipe has this name.
+
+    Raises:
+        UserError: the file exists.
+    """
+    if file.exists():
+        raise UserError(
+            f"{file} exists; train it with dialog-seq2seq train {file}, choose another --name, or"
+            " remove it"
+        )

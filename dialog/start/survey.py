@@ -1,0 +1,157 @@
+"""What a corpus holds, counted in one pass, and whether a model can learn from it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from dialog.data.corpora import Corpus
+from dialog.data.corpora.parsing.chat_log import LEFT_OUT
+from dialog.data.dialogue import SPLITS, Dialogue, Malformed
+from dialog.data.examples import DROP, ExampleRules, example_windows, usable_dialogue
+from dialog.errors import UserError
+
+RULES = ExampleRules(3, first_turns=False, merge_turns=True, malformed=DROP)
+"""Rules of the recipe that is written; see `recipe_text.py`."""
+
+FEWEST_DIALOGUES = 30
+"""With a tenth of them each, validation and test hold about three."""
+
+FEWEST_REPLIES = 100
+"""Training responses below which nothing but a few sentences can be learned."""
+
+SHOWN = 3
+MOST_MALFORMED = 0.2
+"""Fraction of malformed records from which the format is probably another one."""
+
+
+@dataclass
+class Survey:
+    """Counts of a corpus.
+
+    Args:
+        counts: Counts of `usable_dialogue`, over all splits.
+        replies: Number of examples of each split.
+        words: Number of words of the training split.
+        bytes: UTF-8 bytes of the training split.
+        speakers: Number of dialogues of each speaker.
+        left_out: Messages without text that the reader left out, by kind.
+        malformed: The first messages about malformed records.
+        distinct: Some distinct training responses.
+        shown: The first dialogues.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    replies: Counter[str] = field(default_factory=Counter)
+    words: int = 0
+    bytes: int = 0
+    speakers: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
+    malformed: list[str] = field(default_factory=list)
+    distinct: set[str] = field(default_factory=set)
+    shown: list[Dialogue] = field(default_factory=list)
+
+    @property
+    def merges(self) -> bool:
+        """Whether consecutive turns of one speaker occur."""
+        return self.counts["dropped turns: merged"] > 0
+
+    @property
+    def max_dropped(self) -> float:
+        """The key `data.max_dropped` with which this corpus can be prepared."""
+        dropped = max(
+            (self.counts["dropped dialogues: malformed"] + self.counts["dropped dialogues: empty"])
+            / max(1, self.counts["dialogues read"]),
+            self.counts["dropped turns: empty"] / max(1, self.counts["turns read"]),
+        )
+        # a split may have more than the whole
+        return max(0.01, min(1.0, round(3 * dropped + 0.005, 2))) if dropped else 0.01
+
+    @property
+    def kept(self) -> int:
+        """Number of dialogues with at least one reply."""
+        return self.counts["dialogues"]
+
+    def check_readable(self, path: str) -> None:
+        """Check that most records are dialogues.
+
+        Raises:
+            UserError: with the first malformed record.
+        """
+        bad = self.counts["dropped dialogues: malformed"]
+        if bad > MOST_MALFORMED * self.counts["dialogues read"]:
+            raise UserError(
+                f"{path}: {bad:,} of {self.counts['dialogues read']:,} records cannot be read;"
+                f" first: {self.malformed[0]}"
+            )
+
+    def check_learnable(self, path: str) -> None:
+        """Check that there are enough different replies of several speakers, in every split.
+
+        Raises:
+            UserError: with what is missing.
+        """
+        several = "; a conversation has at least two speakers: check the column of speakers"
+        if len(self.speakers) == 1:
+            raise UserError(f"{path}: all messages are by {next(iter(self.speakers))!r}{several}")
+        if self.kept == 0 and self.counts["dropped dialogues: single turn"]:
+            reason = "no dialogue has messages of two speakers"
+            raise UserError(f"{path}: {reason}{several}, and that of dialogues")
+        if self.kept < FEWEST_DIALOGUES or self.replies["train"] < FEWEST_REPLIES:
+            raise UserError(
+                f"{path}: too little to learn from: {self.kept:,} dialogues with"
+                f" {self.replies['train']:,} replies for training; at least {FEWEST_DIALOGUES} and"
+                f" {FEWEST_REPLIES} are needed{self._shorter_pauses()}"
+            )
+        if len(self.distinct) == 1:
+            raise UserError(
+                f"{path}: all replies are {next(iter(self.distinct))!r}; there is nothing to learn"
+            )
+        for split in SPLITS:
+            if not self.replies[split]:
+                raise UserError(
+                    f"{path}: no dialogue falls into {split}, as many dialogues have equal texts;"
+                    " give more different ones"
+                )
+
+    def _shorter_pauses(self) -> str:
+        turns = self.counts["turns read"]
+        if self.kept >= FEWEST_DIALOGUES or turns < 10 * FEWEST_DIALOGUES:
+            return ""
+        return "; for an exported chat, data.corpus.gap_hours=1 divides it into more dialogues"
+
+
+def survey(corpus: Corpus) -> Survey:
+    """Read a corpus once."""
+    found = Survey()
+    for split in SPLITS:
+        for entry in corpus.dialogues(split):
+            if isinstance(entry, Malformed):
+                found.malformed += [entry.message] * (len(found.malformed) < SHOWN)
+            else:
+                _add_raw(found, entry)
+            dialogue = usable_dialogue(entry, RULES, found.counts)
+            if dialogue is not None:
+                _add_usable(found, split, dialogue)
+    return found
+
+
+def _add_raw(found: Survey, dialogue: Dialogue) -> None:
+    found.speakers.update({turn.speaker for turn in dialogue.turns})
+    left_out = dialogue.meta.get(LEFT_OUT)
+    if isinstance(left_out, dict):
+        found.left_out.update(left_out)
+
+
+def _add_usable(found: Survey, split: str, dialogue: Dialogue) -> None:
+    windows = list(example_windows(dialogue, RULES))
+    found.replies[split] += len(windows)
+    if split != "train":
+        return
+    if len(found.shown) < SHOWN:
+        found.shown.append(dialogue)
+    for turn in dialogue.turns:
+        found.words += len(turn.text.split())
+        found.bytes += len(turn.text.encode())
+    if len(found.distinct) < SHOWN:
+        found.distinct.update(dialogue.turns[index].text for _, index in windows)

@@ -1,0 +1,153 @@
+"""Detect tables: delimiter, quotes, and the columns of dialogue, speaker and text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Any
+
+from dialog.data.corpora.parsing.tables import Row, RowError, table
+from dialog.errors import UserError
+from dialog.start.columns import dialogue_column, pair_of, speaker_column, text_column
+from dialog.start.sample import Sample
+from dialog.start.verdict import Detected, Miss
+
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+ROWS = 2000
+"""Rows that are looked at."""
+
+MOST_COLUMNS = 200
+MOST_BAD = 0.2
+"""Fraction of rows that cannot be read from which a table is none."""
+
+LONGEST_NAME = 60
+"""Characters of a column's name; a longer cell of the first row is a message."""
+
+
+def table_format(sample: Sample, given: Mapping[str, Any]) -> Detected | Miss:
+    """Check for a table with a column of texts, and one of dialogues or a pair of turns.
+
+    Raises:
+        UserError: it has more columns than `MOST_COLUMNS`, which no table of chats has.
+    """
+    delimiter = given.get("delimiter") or _delimiter(sample.lines)
+    if delimiter is None:
+        return Miss("CSV", 0.0, "the first lines have no common delimiter")
+    width = sample.lines[0].count(delimiter) + 1
+    if width > MOST_COLUMNS:
+        raise UserError(
+            f"{sample.path}: a table of {width:,} columns; one of chats has a column each for"
+            " dialogue, speaker and text, and a row for each message"
+        )
+    best: tuple[list[dict[str, str]], bool] | None = None
+    reason = "its rows have different numbers of cells"
+    for quotes in (True, False):
+        try:
+            rows = _rows(sample, delimiter, quotes=quotes)
+        except UserError as error:
+            reason = str(error).removeprefix(f"{sample.path}:")
+            continue
+        good = [row for row in rows if not isinstance(row, RowError)]
+        if not rows or len(good) < (1 - MOST_BAD) * len(rows):
+            continue
+        if best is None or len(good) > 1.05 * len(best[0]):
+            best = good, quotes
+    if best is None:
+        return Miss("CSV", 0.5, reason)
+    rows_read, quotes = best
+    options: dict[str, Any] = {}
+    if delimiter not in (",", ";", "\t") or (delimiter == "\t" and sample.path.suffix != ".tsv"):
+        options["delimiter"] = delimiter
+    if not quotes:
+        options["quotes"] = False
+    if sample.encoding not in ("utf-8", "utf-16"):
+        options["encoding"] = sample.encoding
+    found = _columns(rows_read, given)
+    if isinstance(found, Miss):
+        return found
+    component, columns = found
+    shape = f"a table, separated by {DELIMITERS.get(delimiter, repr(delimiter))}"
+    if sample.encoding != "utf-8":
+        shape += f", in {sample.encoding}"
+    dialogue = component.get("dialogue")
+    if dialogue and _is_interleaved(sample, dialogue, delimiter, quotes=quotes):
+        options["interleaved"] = True
+        shape += "; rows of several dialogues alternate"
+    return Detected({"name": "csv", **component, **options, **given}, shape, columns, merge=True)
+
+
+def _columns(
+    rows: list[dict[str, str]], given: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, str]] | Miss:
+    """Return the arguments of the corpus, and the columns to show; given ones are kept."""
+    names = list(rows[0])
+    listed = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+    if any(len(name) > LONGEST_NAME for name in names) or len(set(names)) < len(names):
+        return Miss("CSV", 0.8, f"the first row does not name the columns: {listed[:80]}")
+    chosen: dict[str, str | None] = {
+        role: given.get(role) for role in ("dialogue", "speaker", "text")
+    }
+    pair = (given["context"], given["response"]) if "response" in given else pair_of(names)
+    dialogue = chosen["dialogue"] or dialogue_column(rows, names)
+    rest = [name for name in names if name != dialogue]
+    speaker = chosen["speaker"] or speaker_column(rows, rest)
+    rest = [name for name in rest if name != speaker]
+    text = chosen["text"] or text_column(rows, rest)
+    if pair and not (chosen["text"] or (dialogue and speaker)):
+        pairs = dict(zip(("context", "response"), pair, strict=True))
+        return pairs, pairs
+    if not text:
+        return Miss(
+            "CSV", 0.8, f"no column of texts among {listed}; name it: data.corpus.text=COLUMN"
+        )
+    if not dialogue:
+        return Miss(
+            "CSV",
+            0.9,
+            f"no column tells the dialogues apart among {listed}; name it:"
+            " data.corpus.dialogue=COLUMN",
+        )
+    shown = {
+        "dialogue": dialogue,
+        "speaker": speaker or "(none: two speakers take turns)",
+        "text": text,
+    }
+    return {"dialogue": dialogue, "speaker": speaker, "text": text}, shown
+
+
+def _delimiter(lines: list[str]) -> str | None:
+    """Return the delimiter that the first line has, and that most lines have as often."""
+    first = lines[0]
+    best = (0.0, "")
+    for delimiter in DELIMITERS:
+        if delimiter in first:
+            counts = Counter(line.count(delimiter) for line in lines[1:200])
+            same = counts[first.count(delimiter)] / max(1, counts.total())
+            # quoted cells may hold further delimiters, but not fewer
+            more = sum(n for times, n in counts.items() if times >= first.count(delimiter))
+            score = same + more / max(1, counts.total()) + 0.01 * first.count(delimiter)
+            best = max(best, (score, delimiter))
+    return best[1] or None
+
+
+def _rows(sample: Sample, delimiter: str, *, quotes: bool) -> list[Row]:
+    encoding = None if sample.encoding == "utf-16" else sample.encoding
+    rows = table(sample.path, delimiter=delimiter, quotes=quotes, encoding=encoding)
+    return [row for _, row in islice(rows, ROWS)]
+
+
+def _is_interleaved(sample: Sample, column: str, delimiter: str, *, quotes: bool) -> bool:
+    """Return whether many ids of dialogues occur again after another id."""
+    encoding = None if sample.encoding == "utf-16" else sample.encoding
+    rows = table(sample.path, delimiter=delimiter, quotes=quotes, encoding=encoding)
+    ids: Iterable[str] = (row[column] for _, row in rows if not isinstance(row, RowError))
+    seen: set[str] = set()
+    again: set[str] = set()
+    last = None
+    for id in ids:
+        if id != last and id in seen:
+            again.add(id)
+        seen.add(id)
+        last = id
+    return len(again) > 0.05 * len(seen)
