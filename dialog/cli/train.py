@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import tempfile
 from dataclasses import asdict
@@ -101,8 +102,36 @@ def train(
 
 
 def report(trained: Trained, as_json: bool) -> None:
-    """Print the run folder, or the summary of the training."""
-    click.echo(json.dumps(asdict(trained), default=str) if as_json else str(trained.folder))
+    """Print the run folder, or the summary of the training; the result and what to do next go to
+    standard error.
+    """
+    if as_json:
+        click.echo(json.dumps(asdict(trained), default=str))
+        return
+    click.echo(result_line(trained), err=True)
+    click.echo(f"next: dialog-seq2seq chat {shlex.quote(str(trained.folder))}", err=True)
+    click.echo(str(trained.folder))
+
+
+def result_line(trained: Trained) -> str:
+    """Return steps, time and the lowest validation loss of a training."""
+    from dialog.json_files import read_json_lines
+    from dialog.report.formats.numbers import duration
+    from dialog.runs.folder import METRICS
+
+    line = f"trained {trained.steps:,} steps in {duration(trained.seconds)}"
+    record = trained.folder / METRICS
+    if not record.is_file():
+        return line
+    losses = [
+        (row["validation/loss"], row["step"])
+        for row in read_json_lines(record)
+        if isinstance(row.get("validation/loss"), float)
+    ]
+    if not losses:
+        return line
+    loss, step = min(losses)
+    return f"{line}; lowest validation loss {loss:.3f} nats per token, at step {step:,}"
 
 
 def prove(recipe: str, overrides: tuple[str, ...], kills: int) -> bool:

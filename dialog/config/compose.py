@@ -104,39 +104,31 @@ def shipped_recipes() -> dict[str, Path]:
 CORPUS = "data.corpus.name"
 UNSAFE = re.compile(r"[^\w,=+-]+")
 """Characters of a file's name that do not belong in the name of a recipe."""
-DATA_FORMATS = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".jsonl": "jsonl",
-    ".txt": "text",
-    ".parquet": "huggingface",
-}
-"""Corpus that reads a data file, by the file's suffix."""
+DATA_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".txt", ".parquet", ".zip")
+"""Suffixes of files of dialogues."""
 
 
 def find_recipe(name: str) -> Path:
     """Return the file of a recipe: a path to YAML, or a name as ``dialog recipes`` prints it."""
     path = Path(name)
     shipped = {} if is_path(name) else shipped_recipes()
+    start = f"dialog-seq2seq start {shlex.quote(name)}"
     if path.is_dir() and name not in shipped:
         inside = ", ".join(str(file) for file in sorted(path.glob("*.yaml")))
-        raise UserError(
-            f"{name} is a folder, not a recipe" + (f"; recipes in it: {inside}" if inside else "")
-        )
+        advice = f"recipes in it: {inside}" if inside else f"if it holds chats: {start}"
+        raise UserError(f"{name} is a folder, not a recipe; {advice}")
     if is_path(name):
         if not path.is_file():
             raise UserError(f"recipe file {name} does not exist")
         return path
-    for suffix in path.suffixes if name not in shipped else ():
-        if suffix in DATA_FORMATS:
-            settings = shlex.join([f"data.corpus.name={DATA_FORMATS[suffix]}", f"data.path={name}"])
-            raise UserError(
-                f"{name} is a data file, not a recipe; give a recipe and the file:"
-                f" quickstart/transformer {settings}"
-            )
+    if name not in shipped and set(path.suffixes) & set(DATA_SUFFIXES):
+        raise UserError(f"{name} is a data file, not a recipe; write a recipe for it: {start}")
+    if name not in shipped and path.is_file():
+        raise UserError(
+            f"{name} is not a recipe, whose name would end in .yaml or .yml; if it holds chats:"
+            f" {start}"
+        )
     if name not in shipped and path.parent != Path() and path.parent.is_dir():
-        if path.is_file():
-            raise UserError(f"{name}: a recipe is a YAML file; its name must end in .yaml or .yml")
         raise UserError(f"{name} does not exist, and no recipe has this name")
     if name not in shipped:
         raise UserError(f"unknown recipe {name!r}{hint(name, shipped)}")

@@ -90,7 +90,9 @@ def _records(
         return Miss("JSON lines", 0.8, "its records are not objects, such as {...}")
     encoding = {} if sample.encoding == "utf-8" else {"encoding": sample.encoding}
     names = [name for name in objects[0] if _share(objects, name) >= MOST]
-    lists = [name for name in names if all(isinstance(one.get(name), list) for one in objects)]
+    lists = [
+        name for name in names if fmean(isinstance(one.get(name), list) for one in objects) > 0.5
+    ]
     turns = next(iter(_by_words(lists, TURNS)), None)
     if turns is None and len(lists) == 1:
         turns = lists[0]
@@ -106,7 +108,8 @@ def _records(
             " line, or name the key: data.corpus.turns=KEY"
         )
         return Miss("JSON lines", 0.9, reason)
-    messages = [turn for one in objects for turn in one.get(turns) or ()]
+    listed = [one[turns] for one in objects if isinstance(one.get(turns), list)]
+    messages = [turn for messages_of_one in listed for turn in messages_of_one]
     if messages and all(isinstance(turn, str) for turn in messages):
         component = {"name": "jsonl", **_renamed(turns=turns), **encoding, **given}
         return Detected(component, description, {"turns": turns})

@@ -25,15 +25,17 @@ class HeldOutReply(NamedTuple):
 def held_out_replies(responses: Path) -> list[HeldOutReply]:
     """Return some replies of an evaluation, of dialogues spread over the split.
 
-    Of each dialogue, the turn in the middle is shown: the first ones are often greetings.
+    Of each dialogue, the turn in the middle is shown: the first ones are often greetings. A split
+    of few dialogues shows more turns of each.
     """
     by_dialogue: dict[str, list[dict[str, Any]]] = {}
     for row in read_json_lines(responses):
         by_dialogue.setdefault(str(row["dialogue_id"]), []).append(row)
-    dialogues = list(by_dialogue.values())
-    step = max(1, len(dialogues) // SHOWN)
-    rows = [rows[len(rows) // 2] for rows in dialogues[::step][:SHOWN]]
-    return [HeldOutReply(row["context"], row["response"], row["reference"]) for row in rows]
+    middle = [rows[len(rows) // 2] for rows in by_dialogue.values()]
+    every = [row for rows in by_dialogue.values() for row in rows]
+    rows = middle if len(middle) >= SHOWN else every
+    chosen = rows[:: max(1, len(rows) // SHOWN)][:SHOWN]
+    return [HeldOutReply(row["context"], row["response"], row["reference"]) for row in chosen]
 
 
 def quality_sentence(metrics: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from dialog.data.corpora.parsing.tables import Row, RowError, table
 from dialog.errors import UserError
+from dialog.report.terminal import truncate
 from dialog.start.columns import dialogue_column, pair_of, speaker_column, text_column
 from dialog.start.sample import Sample
 from dialog.start.verdict import Detected, Miss
@@ -24,6 +25,9 @@ MOST_BAD = 0.2
 LONGEST_NAME = 60
 """Characters of a column's name; a longer cell of the first row is a message."""
 
+LISTED = 80
+"""Characters of the names of columns in an error."""
+
 
 def table_format(sample: Sample, given: Mapping[str, Any]) -> Detected | Miss:
     """Check for a table with a column of texts, and one of dialogues or a pair of turns.
@@ -37,8 +41,8 @@ def table_format(sample: Sample, given: Mapping[str, Any]) -> Detected | Miss:
     width = sample.lines[0].count(delimiter) + 1
     if width > MOST_COLUMNS:
         raise UserError(
-            f"{sample.path}: a table of {width:,} columns; one of chats has a column each for"
-            " dialogue, speaker and text, and a row for each message"
+            f"{sample.path}: a table of at least {width:,} columns; one of chats has a column each"
+            " for dialogue, speaker and text, and a row for each message"
         )
     best: tuple[list[dict[str, str]], bool] | None = None
     reason = "its rows have different numbers of cells"
@@ -82,9 +86,9 @@ def _columns(
 ) -> tuple[dict[str, Any], dict[str, str]] | Miss:
     """Return the arguments of the corpus, and the columns to show; given ones are kept."""
     names = list(rows[0])
-    listed = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+    listed = truncate(", ".join(names), LISTED)
     if any(len(name) > LONGEST_NAME for name in names) or len(set(names)) < len(names):
-        return Miss("CSV", 0.8, f"the first row does not name the columns: {listed[:80]}")
+        return Miss("CSV", 0.8, f"the first row does not name the columns: {listed}")
     chosen: dict[str, str | None] = {
         role: given.get(role) for role in ("dialogue", "speaker", "text")
     }

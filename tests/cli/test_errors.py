@@ -33,7 +33,10 @@ LIGHT_ERRORS = [
         "unknown recipe 'quickstart/transfomer'; did you mean 'quickstart/tr",
     ),
     (["show", "bad.yaml"], "bad.yaml:2: "),
-    (["train", "my chats.csv.gz"], "my chats.csv.gz is a data file, not a recipe"),
+    (
+        ["train", "my chats.csv.gz"],
+        "my chats.csv.gz is a data file, not a recipe; write a recipe for it: dialog-seq2seq start 'my",
+    ),
     (["compare", TRANSFORMER, "folder/chats.txt"], "folder/chats.txt is a data file, not a recipe"),
     (
         ["train", TRANSFORMER, "model.drop_out=1"],

@@ -1,0 +1,210 @@
+"""Formats and columns are detected; a file in no format is an error that names the nearest."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dialog.errors import UserError
+from dialog.start.detection import detect
+from dialog.start.start import read_corpus
+from dialog.start.survey import survey
+
+WHO = ("Anna", "Bo")
+
+
+def turns(dialogue: int) -> list[tuple[str, str]]:
+    return [(WHO[turn % 2], f"Message {turn} of {dialogue} , yes ?") for turn in range(4)]
+
+
+def csv_rows(delimiter: str, names: list[str], *, order: str = "dialogue") -> str:
+    rows = [
+        [f"d{n}", f"2024-01-{turn + 1:02}", who, text.replace(delimiter, " ")]
+        for n in range(20)
+        for turn, (who, text) in enumerate(turns(n))
+    ]
+    if order == "time":
+        rows.sort(key=lambda row: row[1])
+    return "\n".join(delimiter.join(row) for row in [names, *rows]) + "\n"
+
+
+def json_lines(turn: Callable[[str, str], object], key: str = "turns") -> str:
+    return "".join(json.dumps({key: [turn(*one) for one in turns(n)]}) + "\n" for n in range(20))
+
+
+COLUMNS = ["Ticket No", "Created at", "Sender", "Message body"]
+TEXTS: dict[str, tuple[str, str, dict[str, object]]] = {
+    "semicolons": (
+        "a.csv",
+        csv_rows(";", COLUMNS),
+        {"name": "csv", "dialogue": "Ticket No", "speaker": "Sender", "text": "Message body"},
+    ),
+    "tabs in a text file": (
+        "a.txt",
+        csv_rows("\t", ["conversation_id", "timestamp", "role", "content"]),
+        {"name": "csv", "dialogue": "conversation_id", "speaker": "role", "delimiter": "\t"},
+    ),
+    "bars, by time": (
+        "a.csv",
+        csv_rows("|", ["chatId", "date", "from", "text"], order="time"),
+        {"name": "csv", "dialogue": "chatId", "delimiter": "|", "interleaved": True},
+    ),
+    "pairs": (
+        "a.csv",
+        "Question,Answer\n" + "".join(f"what {n} ?,this {n}\n" for n in range(20)),
+        {"name": "csv", "context": "Question", "response": "Answer"},
+    ),
+    "json lines": (
+        "a.jsonl",
+        json_lines(lambda who, text: {"speaker": who, "text": text}),
+        {"name": "jsonl"},
+    ),
+    "other keys": (
+        "a.jsonl",
+        json_lines(lambda who, text: {"from": who, "value": text}, "conversations"),
+        {"name": "jsonl", "turns": "conversations", "speaker": "from", "text": "value"},
+    ),
+    "openai": (
+        "a.jsonl",
+        json_lines(
+            lambda who, text: {"role": "user" if who == "Bo" else "assistant", "content": text},
+            "messages",
+        ),
+        {"name": "messages"},
+    ),
+    "json array": (
+        "a.json",
+        json.dumps([{"prompt": f"p {n}", "completion": f"c {n}"} for n in range(20)], indent=1),
+        {"name": "jsonl", "context": "prompt", "response": "completion"},
+    ),
+    "whatsapp": (
+        "a.txt",
+        "".join(f"{n + 1}.1.24, 10:00 - {who}: {t}\n" for n in range(20) for who, t in turns(n)),
+        {"name": "whatsapp"},
+    ),
+    "names before texts": (
+        "a.log",
+        "\n\n".join("\n".join(f"{who}: {t}" for who, t in turns(n)) for n in range(20)),
+        {"name": "text", "speakers": True},
+    ),
+    "blocks": (
+        "a.txt",
+        "\n\n".join("\n".join(t.replace(":", "") for _, t in turns(n)) for n in range(20)),
+        {"name": "text"},
+    ),
+    "telegram": (
+        "result.json",
+        json.dumps(
+            {
+                "id": 1,
+                "messages": [
+                    {
+                        "id": n * 9 + turn, "type": "message", "from": who, "text": text,
+                        "date": f"2024-01-{n + 1:02}T10:0{turn}:00",
+                    }
+                    for n in range(20)
+                    for turn, (who, text) in enumerate(turns(n))
+                ],
+            }
+        ),
+        {"name": "telegram"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_formats(tmp_path: Path, name: str) -> None:
+    file, text, expected = TEXTS[name]
+    (tmp_path / file).write_text(text, encoding="utf-8")
+    component = detect(tmp_path / file, {}).component
+    assert expected.items() <= component.items()
+    found = survey(read_corpus(component, tmp_path / file))
+    assert found.kept == 20
+    assert found.malformed == []
+    assert len(found.speakers) == 2
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "cp1252"])
+def test_encodings(tmp_path: Path, encoding: str) -> None:
+    text = csv_rows(",", COLUMNS).replace("yes", "schön")
+    (tmp_path / "a.csv").write_text(text, encoding=encoding)
+    found = survey(read_corpus(detect(tmp_path / "a.csv", {}).component, tmp_path / "a.csv"))
+    assert found.kept == 20
+    assert "schön" in found.shown[0].turns[0].text
+
+
+def test_folders_and_archives(tmp_path: Path) -> None:
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    for n in range(20):
+        (texts / f"{n}.txt").write_text("\n".join(t for _, t in turns(n)))
+    assert detect(texts, {}).component == {"name": "text"}
+    _, chat, _ = TEXTS["whatsapp"]
+    for name, member, content, corpus in (
+        ("w.zip", "_chat.txt", chat, "whatsapp"),
+        ("t.zip", "export/result.json", "{}", "telegram"),
+        ("s.zip", "general/2024-01-01.json", "[]", "slack"),
+    ):
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            archive.writestr(member, content)
+        assert detect(tmp_path / name, {}).component == {"name": corpus}
+
+
+def test_what_the_user_sets_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(csv_rows(",", ["x", "y", "Sender", "z"]))
+    with pytest.raises(UserError, match=r"no column tells the dialogues apart.*data\.corpus"):
+        detect(tmp_path / "a.csv", {})
+    component = detect(tmp_path / "a.csv", {"dialogue": "x", "gap": 1}).component
+    assert (component["dialogue"], component["text"], component["gap"]) == ("x", "z", 1)
+    assert detect(tmp_path / "a.csv", {"name": "text"}).component == {"name": "text"}
+
+
+def database(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("create table t (a text)")
+    connection.commit()
+    connection.close()
+
+
+def workbook(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("[Content_Types].xml", "<a/>")
+
+
+BAD: dict[str, tuple[Any, str]] = {
+    "nothing": (None, "does not exist"),
+    "empty": (b" \n\n", "is empty"),
+    "binary": (b"ab\0\1\2" * 100, "binary"),
+    "pdf": (b"%PDF-1.4 ...", "PDF"),
+    "database": (database, "database"),
+    "workbook": (workbook, "workbook"),
+    "prose": (b"Call me Ishmael. Some years ago\nnever mind how long precisely\n", "tried"),
+    "wide": (",".join(f"c{n}" for n in range(40_000)).encode() + b"\n1\n", r"\d{2},\d{3} columns"),
+    "one column": (b"name\nAnna\nBo\n", "nearest"),
+    "broken json": (b'{"turns": [\n', "JSON"),
+    "no names": (
+        b"1,Hi there how are you,x y\n1,Fine and you,x y\n2,b c,x y\n",
+        "first row|column",
+    ),
+    "empty folder": (Path.mkdir, "no files"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_files_are_errors_of_one_line(tmp_path: Path, name: str) -> None:
+    content, message = BAD[name]
+    path = tmp_path / "bad.dat"
+    if callable(content):
+        content(path)
+    elif content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UserError, match=message) as caught:
+        detect(path, {})
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,187 @@
+"""From a file to a trained run; data that cannot be learned from, and limits of time."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from dialog.config.compose import compose
+from dialog.data.corpora.jsonl import JsonLines
+from dialog.data.dialogue import SPLITS, Dialogue
+from dialog.errors import UserError
+from dialog.start.outcome import quality_sentence
+from dialog.start.pseudonyms import Replacement, pseudonyms, write_pseudonymous
+from dialog.start.recipe_text import data_name
+from dialog.start.sizes import FEWEST_EPOCHS, MODELS, MOST_EPOCHS, choose_sizes
+from dialog.start.start import Request, next_commands, start
+from dialog.start.timing import EpochTime, check_limit
+
+TINY = [
+    "model.embedding_size=8",
+    "model.encoder.size=8",
+    "model.decoder.size=8",
+    "model.decoder.attention.size=8",
+    "trainer.max_epochs=1",
+    "trainer.accelerator=cpu",
+    "trainer.enable_progress_bar=false",
+]
+DRINKS = ("tea", "coffee", "water", "milk")
+
+
+def write_chats(path: Path, count: int = 60, *, speakers: str = "AB", same: bool = False) -> Path:
+    draw = random.Random(3)
+    lines = []
+    for number in range(count):
+        drink = "tea" if same else draw.choice(DRINKS)
+        said = [f"Hello {number} .", "What will you have ?", f"Some {drink} .", f"One {drink} !"]
+        texts = ["ok"] * 4 if same else said
+        turns = [
+            {"speaker": speakers[turn % len(speakers)], "text": text}
+            for turn, text in enumerate([f"Hello {number} .", *texts])
+        ]
+        lines.append(json.dumps({"turns": turns}))
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def begin(path: Path, *, confirm: Callable[[str], bool] = lambda _: True, **more: object) -> object:
+    return start(Request(path, **{"overrides": TINY, **more}), lambda _: None, confirm)  # type: ignore[arg-type]
+
+
+def test_a_file_becomes_a_recipe_and_a_run_of_its_name(here: Path) -> None:
+    said: list[str] = []
+    path = write_chats(here / "my chats.v2.jsonl")
+    started = start(Request(path, TINY), said.append, lambda _: True)
+    assert started.recipe == Path("my_chats.yaml")
+    assert started.run.parent == Path("runs/my_chats")
+    assert 0 <= started.metrics["f1"] <= 100
+    text = "\n".join(said)
+    assert "Hello 0 ." in text  # a dialogue to check
+    assert text.count("  model") == 5  # replies on held-out dialogues
+    assert "60 of 60" in text
+    composed = compose(str(started.recipe))
+    assert composed.name == "my_chats"
+    assert composed.recipe.data.corpus == {"name": "jsonl"}
+    assert composed.recipe.trainer.max_time == {"minutes": 30.0}
+    assert composed.recipe.model.decoder["size"] == 8
+    assert any(str(started.run) in line for line in next_commands(started))
+    with pytest.raises(UserError, match=r"my_chats\.yaml exists"):
+        begin(path)
+
+
+def test_nothing_is_written_without_consent(here: Path) -> None:
+    path = write_chats(here / "chats.jsonl")
+    with pytest.raises(UserError, match=r"data\.corpus"):
+        begin(path, confirm=lambda _: False)
+    assert [entry.name for entry in here.iterdir()] == ["chats.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"speakers": "A"}, "all messages are by 'A'"),
+        ({"count": 1}, "too little"),
+        ({"same": True}, "all replies are 'ok'"),
+    ],
+)
+def test_what_cannot_be_learned_is_an_error(
+    here: Path, arguments: dict[str, object], message: str
+) -> None:
+    path = write_chats(here / "chats.jsonl", **arguments)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=message) as caught:
+        begin(path)
+    assert "\n" not in str(caught.value)
+    assert len(list(here.iterdir())) == 1
+
+
+def test_a_time_limit_below_one_epoch_is_an_error(here: Path) -> None:
+    path = write_chats(here / "chats.jsonl")
+    with pytest.raises(UserError, match=r"--minutes 1e-06.*at least --minutes 1"):
+        begin(path, minutes=1e-6)
+    with pytest.raises(UserError, match="more than 0"):
+        begin(path, minutes=0)
+    assert len(list(here.iterdir())) == 1
+    check_limit(EpochTime(60.0, 1, 1), 1.0)
+
+
+def test_malformed_records_are_counted_and_too_many_an_error(here: Path) -> None:
+    path = write_chats(here / "chats.jsonl")
+    whole = path.read_text()
+    path.write_text(whole + '{"turns": 3}\n')
+    said: list[str] = []
+    with pytest.raises(UserError, match="stopped"):
+        start(Request(path, TINY), said.append, lambda _: False)
+    assert any("1 dialogue, malformed" in line and "chats.jsonl:61" in line for line in said)
+    path.write_text(whole + '{"turns": 3}\n' * 30)
+    with pytest.raises(UserError, match=r"30 of 90 .*chats\.jsonl:61"):
+        begin(path)
+
+
+def test_sizes_grow_with_the_corpus() -> None:
+    words = (1_000, 50_000, 400_000, 5_000_000)
+    chosen = [choose_sizes(number, number * 5) for number in words]
+    for smaller, larger in pairwise(chosen):
+        assert smaller.vocabulary <= larger.vocabulary
+        assert smaller.model.hidden <= larger.model.hidden
+        assert smaller.batch_tokens <= larger.batch_tokens
+        assert smaller.epochs >= larger.epochs
+    assert chosen[0].epochs == MOST_EPOCHS
+    assert chosen[-1].epochs == FEWEST_EPOCHS
+    assert chosen[-1].model is MODELS[-1]
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("WhatsApp Chat with Änna.txt", "WhatsApp_Chat_with_Änna"),
+        ("a=b,c.csv.gz", "a_b_c"),
+        (".hidden", "chats"),
+    ],
+)
+def test_names_of_recipes(path: str, name: str) -> None:
+    assert data_name(Path(path)) == name
+
+
+def test_the_sentence_says_if_the_model_is_not_better() -> None:
+    rows = {"most_frequent": {"f1": 12.0}, "random": {"f1": 8.0}}
+    metrics = {"examples": 9, "baselines": rows}
+    assert "better than both" in quality_sentence({**metrics, "f1": 30.0})
+    assert "not better than the most frequent reply:" in quality_sentence({**metrics, "f1": 10.0})
+    assert "frequent reply and a random" in quality_sentence({**metrics, "f1": 1.0})
+    assert "better" not in quality_sentence({"examples": 9, "f1": 1.0})
+
+
+def test_pseudonyms(here: Path) -> None:
+    names = pseudonyms(["Anna Smith", "user", "Bo", "Anna Smith"])
+    assert names == {"Anna Smith": "Person 1", "user": "user", "Bo": "Person 2"}
+    text = Replacement(names).text(
+        "anna, call +49 170 123456 or 12 ! SMITH: a.b@mail.org https://x.org/?n=Anna Annabel"
+    )
+    assert text == (
+        "Person 1, call +00 000 000000 or 12 ! Person 1: name@example.org https://example.org"
+        " Annabel"
+    )
+    lines = (
+        '{"turns": [{"speaker": "Anna", "text": "Hi Bob"}, {"speaker": "Bob", "text": "12345"}]}'
+    )
+    (here / "a.jsonl").write_text(lines + "\n")
+    assert write_pseudonymous(JsonLines(here / "a.jsonl"), here / "b.jsonl") == 1
+    (dialogue,) = [e for split in SPLITS for e in JsonLines(here / "b.jsonl").dialogues(split)]
+    assert isinstance(dialogue, Dialogue)
+    assert [(turn.speaker, turn.text) for turn in dialogue.turns] == [
+        ("Person 1", "Hi Person 2"),
+        ("Person 2", "00000"),
+    ]
+    with pytest.raises(UserError, match="exists"):
+        write_pseudonymous(JsonLines(here / "a.jsonl"), here / "b.jsonl")
