@@ -44,6 +44,7 @@ VERBS = {
     "attention": "Draw the attention maps of a response.",
     "benchmark": "Measure training and generation speed on this machine.",
     "sweep": "Sweep hyperparameters, with the same budget for each recipe.",
+    "cache": "List or remove the copies of data that this program keeps.",
     "compare": "Train and evaluate recipes, and write one report.",
 }
 

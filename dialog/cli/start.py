@@ -55,7 +55,7 @@ def start(
     Example: dialog-seq2seq start chats.csv
     Shorter:  dialog-seq2seq start chats.csv --yes --minutes 5 --serve
     """  # noqa: D301 - click reads the character \b
-    from dialog.start.start import Request, next_commands
+    from dialog.start.start import StartRequest, next_commands
     from dialog.start.start import start as start_run
 
     say = partial(click.echo, err=as_json)
@@ -69,7 +69,7 @@ def start(
             )
         return click.confirm(question, default=True, err=as_json)
 
-    started = start_run(Request(file, overrides, minutes, name, pseudonyms), say, confirm)
+    started = start_run(StartRequest(file, overrides, minutes, name, pseudonyms), say, confirm)
     if as_json:
         fields = {"recipe": str(started.recipe), "run": str(started.run)}
         click.echo(to_json({**fields, "metrics": started.metrics}, indent=1))

@@ -18,7 +18,8 @@ from dialog.errors import UserError
 from dialog.escaping import one_line
 from dialog.report.formats.numbers import counted, duration, magnitude
 from dialog.report.terminal import truncate, wrapped
-from dialog.start.detection import detect
+from dialog.start.formats.detection import detect
+from dialog.start.formats.verdict import Detected
 from dialog.start.outcome import held_out_replies, leak_sentence, quality_sentence
 from dialog.start.pseudonyms import write_pseudonymous
 from dialog.start.recipe_text import (
@@ -33,7 +34,6 @@ from dialog.start.recipe_text import (
 from dialog.start.sizes import Sizes, choose_sizes, choose_vocabulary, smaller
 from dialog.start.survey import RULES, Survey, survey
 from dialog.start.timing import EpochTime, check_limit, epoch_time
-from dialog.start.verdict import Detected
 
 WIDTH = 96
 SHOWN_TURNS = 6
@@ -50,7 +50,7 @@ Confirm = Callable[[str], bool]
 
 
 @dataclass(frozen=True)
-class Request:
+class StartRequest:
     """What the user asks for.
 
     Args:
@@ -83,7 +83,7 @@ class Started(NamedTuple):
     metrics: dict[str, Any]
 
 
-def start(request: Request, say: Say, confirm: Confirm) -> Started:
+def start(request: StartRequest, say: Say, confirm: Confirm) -> Started:
     """Detect, check, size, train and measure; say each result.
 
     Args:
@@ -177,10 +177,10 @@ def say_counts(found: Survey, say: Say) -> None:
     """Show what is kept and dropped."""
     counts = found.counts
     say(
-        f"Kept: {counts['dialogues']:,} of {counted(counts['dialogues read'], 'dialogue')} with"
-        f" {found.words:,} words for training; replies:"
-        f" {', '.join(f'{number:,} {split}' for split, number in found.replies.items())};"
-        f" {counted(len(found.speakers), 'speaker')}"
+        f"Kept: {counts['dialogues']:,} of {counted(counts['dialogues read'], 'dialogue')},"
+        f" {counted(len(found.speakers), 'speaker')}. Replies: {found.replies['train']:,} to learn"
+        f" from ({found.words:,} words), {found.replies['validation']:,} to check training,"
+        f" {found.replies['test']:,} held out."
     )
     for key, number in sorted(counts.items()):
         if key.startswith("dropped dialogues: ") and number:
@@ -204,9 +204,14 @@ def say_inspection(corpus: Corpus, found: Survey, say: Say) -> None:
     from dialog.inspection.inspect import inspect
 
     findings = inspect(corpus, None, rules=RULES, quiet=True).findings
-    bad = [finding for finding in findings.values() if finding.severity == "bad"]
+    # malformed records are shown before
+    bad = [
+        finding
+        for name, finding in findings.items()
+        if finding.severity == "bad" and name != "records"
+    ]
     for finding in bad:
-        say(wrapped(f"Note: {finding.title}: {finding.headline}", WIDTH))
+        say(wrapped(f"Note: {finding.title}: {finding.headline}.", WIDTH))
     if bad:
         say("")
 
@@ -215,7 +220,7 @@ def say_inspection(corpus: Corpus, found: Survey, say: Say) -> None:
 
 
 def sized(
-    values: Mapping[str, Any], found: Survey, request: Request, name: str
+    values: Mapping[str, Any], found: Survey, request: StartRequest, name: str
 ) -> tuple[Composed, Sizes, EpochTime]:
     """Prepare the data, and choose the largest model of the rules of which enough epochs fit into
     the time limit.
@@ -244,7 +249,7 @@ def sized(
     return composed, sizes, epoch
 
 
-def final_values(values: Mapping[str, Any], sizes: Sizes, request: Request) -> dict[str, Any]:
+def final_values(values: Mapping[str, Any], sizes: Sizes, request: StartRequest) -> dict[str, Any]:
     """Return the whole recipe."""
     return with_overrides(with_sizes(values, sizes, request.minutes), request.overrides)
 
@@ -309,7 +314,7 @@ def next_commands(started: Started) -> Iterator[str]:
         ("web page", f"serve {run}"),
         ("all metrics", f"evaluate {run}"),
         ("check the data", f"inspect {recipe}"),
-        ("compare models", f"compare {recipe} --vary model=lstm_bahdanau,transformer"),
+        ("compare models", f"compare {recipe} --vary model.decoder.attention=additive,none"),
         ("copies of the data", "cache list"),
     ):
         yield f"  {does:<18}  dialog-seq2seq {command}"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dialog.errors import UserError
-from dialog.start.detection import detect
+from dialog.start.formats.detection import detect
 from dialog.start.start import read_corpus
 from dialog.start.survey import survey
 

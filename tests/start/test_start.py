@@ -18,7 +18,7 @@ from dialog.start.outcome import quality_sentence
 from dialog.start.pseudonyms import Replacement, pseudonyms, write_pseudonymous
 from dialog.start.recipe_text import data_name
 from dialog.start.sizes import FEWEST_EPOCHS, MODELS, MOST_EPOCHS, choose_sizes
-from dialog.start.start import Request, next_commands, start
+from dialog.start.start import StartRequest, next_commands, start
 from dialog.start.timing import EpochTime, check_limit
 
 TINY = [
@@ -56,13 +56,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def begin(path: Path, *, confirm: Callable[[str], bool] = lambda _: True, **more: object) -> object:
-    return start(Request(path, **{"overrides": TINY, **more}), lambda _: None, confirm)  # type: ignore[arg-type]
+    return start(StartRequest(path, **{"overrides": TINY, **more}), lambda _: None, confirm)  # type: ignore[arg-type]
 
 
 def test_a_file_becomes_a_recipe_and_a_run_of_its_name(here: Path) -> None:
     said: list[str] = []
     path = write_chats(here / "my chats.v2.jsonl")
-    started = start(Request(path, TINY), said.append, lambda _: True)
+    started = start(StartRequest(path, TINY), said.append, lambda _: True)
     assert started.recipe == Path("my_chats.yaml")
     assert started.run.parent == Path("runs/my_chats")
     assert 0 <= started.metrics["f1"] <= 100
@@ -121,7 +121,7 @@ def test_malformed_records_are_counted_and_too_many_an_error(here: Path) -> None
     path.write_text(whole + '{"turns": 3}\n')
     said: list[str] = []
     with pytest.raises(UserError, match="stopped"):
-        start(Request(path, TINY), said.append, lambda _: False)
+        start(StartRequest(path, TINY), said.append, lambda _: False)
     assert any("1 dialogue, malformed" in line and "chats.jsonl:61" in line for line in said)
     path.write_text(whole + '{"turns": 3}\n' * 30)
     with pytest.raises(UserError, match=r"30 of 90 .*chats\.jsonl:61"):

@@ -24,7 +24,7 @@ KNOWN_BINARY = {
 
 
 @dataclass(frozen=True)
-class Sample:
+class FileSample:
     """The first `SIZE` bytes of a file, decompressed according to its suffix."""
 
     path: Path
@@ -32,7 +32,7 @@ class Sample:
     whole: bool
 
     @classmethod
-    def of(cls, path: Path) -> Sample:
+    def of(cls, path: Path) -> FileSample:
         """Read the first part of a file.
 
         Raises:

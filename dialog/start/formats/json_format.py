@@ -11,9 +11,9 @@ from dialog.data.corpora.parsing.chat_messages import FACT_ROLES
 from dialog.data.reading.files import read_chunks
 from dialog.data.reading.json_text import Json, parse_json
 from dialog.errors import UserError
-from dialog.start.columns import SPEAKER, TEXT, name_words, named, pair_of
-from dialog.start.sample import Sample
-from dialog.start.verdict import Detected, Miss
+from dialog.start.formats.columns import SPEAKER, TEXT, name_words, named, pair_of
+from dialog.start.formats.sample import FileSample
+from dialog.start.formats.verdict import Detected, Miss
 
 RECORDS = 200
 """Records that are looked at."""
@@ -26,7 +26,7 @@ MOST = 0.9
 """Fraction of the records that must have a key."""
 
 
-def json_format(sample: Sample, given: Mapping[str, Any]) -> Detected | Miss:
+def json_format(sample: FileSample, given: Mapping[str, Any]) -> Detected | Miss:
     """Check for JSON: an export of Telegram, or records of dialogues."""
     first = sample.lines[0].lstrip()
     if not first.startswith(("{", "[")):
@@ -52,7 +52,7 @@ def json_format(sample: Sample, given: Mapping[str, Any]) -> Detected | Miss:
     return Miss("JSON", 0.8, reason)
 
 
-def _lines(sample: Sample) -> tuple[list[Json], str]:
+def _lines(sample: FileSample) -> tuple[list[Json], str]:
     """Return the objects of the first lines; none, and the error, if most lines are no objects."""
     values: list[Json] = []
     problem = ""
@@ -82,7 +82,7 @@ def _is_telegram(content: Json) -> bool:
 
 
 def _records(
-    values: Sequence[Json], description: str, sample: Sample, given: Mapping[str, Any]
+    values: Sequence[Json], description: str, sample: FileSample, given: Mapping[str, Any]
 ) -> Detected | Miss:
     """Return the keys of dialogues."""
     objects = [value for value in values if isinstance(value, dict)]
@@ -153,13 +153,12 @@ def _share(objects: Sequence[dict[str, Json]], name: str) -> float:
 
 
 def _by_words(names: Sequence[str], words: Sequence[str]) -> list[str]:
-    ranked = [
-        (place, name)
+    """Return the names that have one of the words, the likeliest first."""
+    places = {
+        name: min((words.index(word) for word in name_words(name) if word in words), default=-1)
         for name in names
-        for place in [min((words.index(w) for w in name_words(name) if w in words), default=-1)]
-        if place >= 0
-    ]
-    return [name for _, name in sorted(ranked)]
+    }
+    return sorted((name for name in names if places[name] >= 0), key=lambda name: places[name])
 
 
 def _are_openai(messages: Sequence[dict[str, Json]]) -> bool:

@@ -10,9 +10,9 @@ from typing import Any
 from dialog.data.corpora.parsing.tables import Row, RowError, table
 from dialog.errors import UserError
 from dialog.report.terminal import truncate
-from dialog.start.columns import dialogue_column, pair_of, speaker_column, text_column
-from dialog.start.sample import Sample
-from dialog.start.verdict import Detected, Miss
+from dialog.start.formats.columns import dialogue_column, pair_of, speaker_column, text_column
+from dialog.start.formats.sample import FileSample
+from dialog.start.formats.verdict import Detected, Miss
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 ROWS = 2000
@@ -29,7 +29,7 @@ LISTED = 80
 """Characters of the names of columns in an error."""
 
 
-def table_format(sample: Sample, given: Mapping[str, Any]) -> Detected | Miss:
+def table_format(sample: FileSample, given: Mapping[str, Any]) -> Detected | Miss:
     """Check for a table with a column of texts, and one of dialogues or a pair of turns.
 
     Raises:
@@ -135,13 +135,13 @@ def _delimiter(lines: list[str]) -> str | None:
     return best[1] or None
 
 
-def _rows(sample: Sample, delimiter: str, *, quotes: bool) -> list[Row]:
+def _rows(sample: FileSample, delimiter: str, *, quotes: bool) -> list[Row]:
     encoding = None if sample.encoding == "utf-16" else sample.encoding
     rows = table(sample.path, delimiter=delimiter, quotes=quotes, encoding=encoding)
     return [row for _, row in islice(rows, ROWS)]
 
 
-def _is_interleaved(sample: Sample, column: str, delimiter: str, *, quotes: bool) -> bool:
+def _is_interleaved(sample: FileSample, column: str, delimiter: str, *, quotes: bool) -> bool:
     """Return whether many ids of dialogues occur again after another id."""
     encoding = None if sample.encoding == "utf-16" else sample.encoding
     rows = table(sample.path, delimiter=delimiter, quotes=quotes, encoding=encoding)

@@ -8,8 +8,8 @@ from statistics import fmean, median
 from typing import Any
 
 from dialog.data.corpora.whatsapp import HEAD, MARKS, NAME
-from dialog.start.sample import Sample
-from dialog.start.verdict import Detected, Miss
+from dialog.start.formats.sample import FileSample
+from dialog.start.formats.verdict import Detected, Miss
 
 LINES = 500
 """Lines that are looked at."""
@@ -23,7 +23,7 @@ LONGEST_LINE = 300
 """Mean characters of a line beyond which a text is prose, not turns."""
 
 
-def whatsapp_format(sample: Sample, given: Mapping[str, Any]) -> Detected | Miss:
+def whatsapp_format(sample: FileSample, given: Mapping[str, Any]) -> Detected | Miss:
     """Check for lines that begin with date, time and speaker."""
     lines = sample.lines[:LINES]
     plain = [MARKS.sub("", line) for line in lines]
@@ -36,7 +36,7 @@ def whatsapp_format(sample: Sample, given: Mapping[str, Any]) -> Detected | Miss
     return Miss("WhatsApp", 0.2 + share if heads else 0.0, reason)
 
 
-def plain_text_format(sample: Sample, given: Mapping[str, Any]) -> Detected | Miss:
+def plain_text_format(sample: FileSample, given: Mapping[str, Any]) -> Detected | Miss:
     """Check for lines that begin with a speaker, or short lines in blocks."""
     lines = sample.lines[:LINES]
     encoding = {} if sample.encoding == "utf-8" else {"encoding": sample.encoding}

@@ -11,16 +11,16 @@ from dialog.data.corpora.convokit import CONVERSATIONS, UTTERANCES
 from dialog.data.corpora.slack import DAY
 from dialog.data.reading.files import find_names
 from dialog.errors import UserError
-from dialog.start.json_format import json_format
-from dialog.start.sample import Sample
-from dialog.start.table_format import table_format
-from dialog.start.text_formats import plain_text_format, whatsapp_format
-from dialog.start.verdict import Detected, Miss
+from dialog.start.formats.json_format import json_format
+from dialog.start.formats.sample import FileSample
+from dialog.start.formats.table_format import table_format
+from dialog.start.formats.text_formats import plain_text_format, whatsapp_format
+from dialog.start.formats.verdict import Detected, Miss
 
 NEAREST = 3
 """Formats that the error of an unknown file names."""
 
-Check = Callable[[Sample, Mapping[str, Any]], Detected | Miss]
+Check = Callable[[FileSample, Mapping[str, Any]], Detected | Miss]
 CHECKS: tuple[Check, ...] = (json_format, whatsapp_format, table_format, plain_text_format)
 """Checks of a file, the most specific first."""
 
@@ -51,7 +51,7 @@ def detect(path: Path, given: Mapping[str, Any]) -> Detected:
         return _folder(path, given)
     if zipfile.is_zipfile(path) and (archive := _archive(path, given)):
         return archive
-    sample = Sample.of(path)
+    sample = FileSample.of(path)
     sample.check_text()
     misses = []
     for check in CHECKS:
@@ -90,7 +90,7 @@ def _by_names(names: list[str], path: Path, given: Mapping[str, Any]) -> Detecte
         return Detected({"name": "slack", **given}, "an export of Slack", merge=True)
     texts = [name for name in names if name.endswith(".txt")]
     if texts and path.is_dir():
-        result = whatsapp_format(Sample.of(path / texts[0]), given)
+        result = whatsapp_format(FileSample.of(path / texts[0]), given)
         if isinstance(result, Detected):
             return result
         return Detected({"name": "text", **given}, f"a folder of {len(texts):,} texts")
