@@ -57,10 +57,11 @@ def chat(
     """Talk to a RUN, or to two at a time, in the terminal; /help lists the commands.
 
     Each line that you type is a turn; each run responds with the search of its recipe.
-    generation=CHOICE and other overrides apply to every run. Two runs respond to the same lines,
-    and the context of each contains its own earlier responses. The context is truncated as in
-    training. Ctrl-C stops a response, Ctrl-D ends the chat. In a pipe, every line of text gives one
-    output line per run, a command one line with tabs between its parts, and a blank line none.
+    search=beam5, temperature=0.7 and other overrides apply to every run. Two runs respond to the
+    same lines, and the context of each contains its own earlier responses. The context is truncated
+    as in training. Ctrl-C stops a response, Ctrl-D ends the chat. In a pipe, every line of text
+    gives one output line per run, a command one line with tabs between its parts, and a blank line
+    none.
 
     --self-chat lets two runs, or one run with itself, talk to each other. At the end it prints the
     fractions of turns and trigrams that repeat earlier ones, and distinct-2.
@@ -69,7 +70,7 @@ def chat(
 
     \b
     Example: dialog-seq2seq chat runs/quickstart/transformer/...
-    Two runs:   dialog-seq2seq chat RUN RUN2 generation=beam5
+    Two runs:   dialog-seq2seq chat RUN RUN2 search=beam5
     Self-chat:  dialog-seq2seq chat RUN RUN2 --self-chat 20 --start "Hello ."
     """  # noqa: D301 - click reads the character \b
     folders, overrides = split_overrides(runs)

@@ -49,8 +49,8 @@ def respond(
     """Generate responses with a RUN: reads {"context": [TEXT, ...]} per line.
 
     Writes {"id", "context", "response", "candidates"} for each line; other fields of the line are
-    dropped. "candidates" lists all responses that the search returns, best first. generation=CHOICE
-    selects a file of configs/generation.
+    dropped. "candidates" lists all responses that the search returns, best first. search=beam5 or
+    temperature=0.7 chooses the search.
     The responses.jsonl of an evaluation is valid input.
 
     In a pipe, the response to a line is written before the next line is read. For an invalid line,

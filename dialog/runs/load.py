@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache, partial
@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from dialog.build import build_model
 from dialog.config.components import lookup
-from dialog.config.schema import Recipe
+from dialog.config.compose import group_files
+from dialog.config.schema import SECTIONS, Recipe
 from dialog.config.trust import NO_TRUST, Trust, check_importable, trust_of
 from dialog.data.reading.files import sha256
 from dialog.errors import UserError, section
 from dialog.paths import recipe_name
 from dialog.runs.check import check_search
-from dialog.runs.folder import TOKENIZER, WEIGHTS, read_recipe, weights_remedy
+from dialog.runs.folder import RECIPE, TOKENIZER, WEIGHTS, read_recipe, weights_remedy
 from dialog.runs.run import Run
 from dialog.training.checkpoints.manifest import MANIFEST, check_intact, read_manifest
 
@@ -54,7 +55,8 @@ def load(
             tokenizer are an ensemble, whose probabilities are averaged; its recipe is that of the
             first.
         overrides: ``key=value`` lines over the run's recipe; those of ``generation`` are for the
-            first run only.
+            first run only. Its search may be chosen without the section: ``search=beam5``,
+            ``temperature=0.7``.
         device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
         precision: "float32", "bfloat16" or "float16"; or "int8": float32, but generation multiplies
             by matrices of int8 with a scale for each row. Only on a CPU with VNNI.
@@ -69,6 +71,7 @@ def load(
     folders = [folder] if isinstance(folder, str | Path) else folder
     if not folders:
         raise UserError("no run folder; give one, or several for an ensemble")
+    short, overrides = short_settings(overrides)
     reading = [
         override for override in overrides if not override.lstrip("~+").startswith("generation")
     ]
@@ -77,6 +80,7 @@ def load(
             Path(one),
             # a choice such as generation=tuned is that of the first run
             overrides if number == 0 else reading,
+            short if number == 0 else {},
             device=device,
             precision=precision,
             trust=trust_of(trust),
@@ -115,14 +119,17 @@ def ensemble(runs: Sequence[Run]) -> Run:
 def load_one(
     folder: Path,
     overrides: Sequence[str],
+    short: Mapping[str, Any],
     *,
     device: str,
     precision: str,
     trust: Trust,
     ablate: Sequence[str],
 ) -> Run:
-    """Load one run folder; see `load`."""
+    """Load one run folder with short settings of its search; see `load`."""
     recipe = read_recipe(folder, overrides, trust=trust)
+    if short:
+        recipe = with_search(recipe, folder, short, trust)
     check_importable(recipe, str(folder))
     check_files(folder)
 
@@ -161,6 +168,26 @@ def load_one(
         ablated=tuple(sorted(set(ablate))),
         trust=trust,
     )
+
+
+def short_settings(overrides: Sequence[str]) -> tuple[Mapping[str, Any], Sequence[str]]:
+    """Split overrides into short settings of the search and all others; see `split_short`."""
+    keys = {override.partition("=")[0] for override in overrides}
+    if not any(key.isidentifier() for key in keys - set(SECTIONS)):
+        # the searches, and with them torch, are not needed
+        return {}, overrides
+    from dialog.generation.search_shorthand import split_short
+
+    return split_short(overrides)
+
+
+def with_search(recipe: Recipe, folder: Path, short: Mapping[str, Any], trust: Trust) -> Recipe:
+    """Return the recipe of a run with short settings of its search."""
+    from dialog.generation.search_shorthand import with_short_settings
+
+    files = group_files(folder / RECIPE)["generation"]
+    generation = with_short_settings(recipe.generation, files, short)
+    return trust.allow(replace(recipe, generation=generation))
 
 
 def load_initial(folder: Path, *, trust: Trust = NO_TRUST) -> Run:

@@ -105,32 +105,60 @@ class Run:
             int8=self.precision == "int8",
         )
 
-    def respond(self, context: Sequence[str], search: Mapping[str, Any] | None = None) -> Reply:
-        """Answer the last turn of a context in which two speakers alternate."""
-        return self.respond_batch([context], search)[0]
+    def respond(
+        self,
+        context: Sequence[str],
+        search: str | Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> Reply:
+        """Answer the last turn of a context in which two speakers alternate; see
+        `respond_batch`.
+        """
+        return self.respond_batch([context], search, **settings)[0]
 
     def respond_batch(
         self,
         contexts: Sequence[Sequence[str]],
-        search: Mapping[str, Any] | None = None,
+        search: str | Mapping[str, Any] | None = None,
         *,
         ids: Sequence[str] | None = None,
+        **settings: Any,
     ) -> list[Reply]:
         """Answer several contexts in one batch.
 
         A search that draws gives a context the same reply in any batch. With `ids`, such as the
         example ids of an evaluation, its draws depend on the id too. Without ids, equal contexts
         are numbered, so that their replies differ.
+
+        Args:
+            contexts: Of any number.
+            search: Replaces the recipe's: a component, or a name such as "beam5".
+            ids: One per context.
+            settings: Arguments of the search and constraints, such as `temperature=0.7`.
         """
         from dialog.generation.responder import check_answered
 
-        allowed = None if search is None else self.trust.allow(dict(search))
-        responses = self.responder.respond(contexts, allowed, ids=ids)
+        responses = self.responder.respond(contexts, self._search(search, settings), ids=ids)
         check_answered(responses, str(self.folder))
         return [
             Reply(candidates[0].text, candidates, context, self)
             for candidates, context in zip(responses, contexts, strict=True)
         ]
+
+    def _search(
+        self, search: str | Mapping[str, Any] | None, settings: Mapping[str, Any]
+    ) -> dict[str, Any] | None:
+        """Return the search to use; None is the recipe's."""
+        if not settings and not isinstance(search, str):
+            return None if search is None else self.trust.allow(dict(search))
+        from dialog.config.compose import group_files
+        from dialog.generation.search_shorthand import component_of, with_short_settings
+
+        files = group_files(self.folder / "recipe.yaml")["generation"]
+        chosen = {"search": search, **settings} if search is not None else settings
+        return self.trust.allow(
+            component_of(with_short_settings(self.recipe.generation, files, chosen))
+        )
 
     def attention(self, context: Sequence[str], response: str | Candidate) -> AttentionReading:
         """Return the attention maps of every layer and head for a response, as ``dialog attention``

@@ -37,7 +37,7 @@ LIGHT_ERRORS = [
         ["train", "my chats.csv.gz"],
         "my chats.csv.gz is a data file, not a recipe; write a recipe for it: dialog-seq2seq start 'my",
     ),
-    (["compare", TRANSFORMER, "folder/chats.txt"], "folder/chats.txt is a data file, not a recipe"),
+    (["compare", TRANSFORMER, "folder/chats.csv"], "folder/chats.csv is a data file, not a recipe"),
     (
         ["train", TRANSFORMER, "model.drop_out=1"],
         "command line: model.drop_out: unknown key; did you mean 'dropout'?",
