@@ -22,7 +22,6 @@ log = logging.getLogger("dialog")
 @click.argument(
     "contenders",
     nargs=-1,
-    required=True,
     metavar="CONTENDER... [KEY=VALUE]...",
     shell_complete=recipes_and_settings,
 )
@@ -52,6 +51,23 @@ log = logging.getLogger("dialog")
     "--strict",
     is_flag=True,
     help="Reject contenders that differ in what a fair comparison keeps equal.",
+)
+@click.option(
+    "--system",
+    "systems",
+    multiple=True,
+    metavar="NAME:COMMAND",
+    help=(
+        "A program that answers the contexts of the test set; also hf:MODEL or openai:URL#MODEL."
+        " May be repeated."
+    ),
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    default=300.0,
+    show_default=True,
+    help="Seconds for a response of a program.",
 )
 @click.option(
     "--references",
@@ -84,6 +100,8 @@ def compare(
     tune: tuple[str, ...],
     jobs: int,
     strict: bool,
+    systems: tuple[str, ...],
+    timeout: float,
     references: str | None,
     trust: Trust,
     ratings: tuple[Path, ...],
@@ -115,6 +133,7 @@ def compare(
                          --tune optimizer.lr=3e-4,1e-3,3e-3 --seeds 3
     Other systems:     dialog-seq2seq compare runs/mine/20260101-120000-abcd
                          theirs=a1.jsonl,a2.jsonl,a3.jsonl
+    Programs:          dialog-seq2seq compare DIR --system 'mine: python mine.py'
     Blind ratings:     dialog-seq2seq compare DIR --ratings ann.json --ratings bob.json
 
     Exit codes: 0 for a complete comparison, 2 for errors that you can fix, 1 if a run failed, 130
@@ -123,6 +142,8 @@ def compare(
     from dialog.comparison.grid.contenders import split_arguments
 
     names, overrides = split_arguments(contenders)
+    if not (contenders or systems):
+        raise UserError("compare needs contenders; see compare --help")
     if ratings:
         if (
             len(contenders) > 1
@@ -132,6 +153,7 @@ def compare(
             or output
             or strict
             or references
+            or systems
             or is_given("trust")
             or jobs > 1
         ):
@@ -153,6 +175,8 @@ def compare(
     request = Request(
         names, overrides, vary, seeds, output, jobs, trust, strict, job, named, tune,
         references=[Path(file) for file in references.split(",")] if references else (),
+        systems=systems,
+        timeout=timeout,
     )  # fmt: skip
     grid = prepare_grid(request)
     if grid.overrides and output is not None and not (overrides or job):

@@ -53,8 +53,9 @@ def compare(grid: Grid, request: Request, advice: str = "") -> dict[str, Any]:
         else []
     )
     jobs = ["--jobs", str(request.jobs)] if request.jobs > 1 else []
-    again = shlex.join(["dialog-seq2seq", "compare", str(grid.folder), *options, *jobs])
-    work = Work(grid, advice or f"continue with: {again}")
+    systems = system_options(grid)
+    again = shlex.join(["dialog-seq2seq", "compare", str(grid.folder), *options, *systems, *jobs])
+    work = Work(grid, advice or f"continue with: {again}", request.timeout)
     with stopping(work.advice):
         if request.job:
             end_with_parent()
@@ -65,7 +66,7 @@ def compare(grid: Grid, request: Request, advice: str = "") -> dict[str, Any]:
                 run_jobs(
                     grid.folder,
                     min(request.jobs, len(work.cells)),
-                    [*options, *named_options(grid)],
+                    [*options, *named_options(grid), *systems, f"--timeout={request.timeout}"],
                 )
             work.run()
         results = write_report(work, before)
@@ -81,6 +82,14 @@ def named_options(grid: Grid) -> list[str]:
     """
     folders = [str(cell.folder) for cell in grid.cells() if cell.outside and cell.named]
     return [part for folder in folders for part in ("--named", folder)]
+
+
+def system_options(grid: Grid) -> list[str]:
+    """Return the options that give the commands of systems again, as far as the caller has given
+    them.
+    """
+    given = [one for one in grid.contenders if one.system and one.may_run]
+    return [part for one in given for part in ("--system", f"{one.name}: {one.system}")]
 
 
 # ------------------------------------------------------------------ after training

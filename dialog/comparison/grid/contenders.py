@@ -20,6 +20,7 @@ from dialog.comparison.grid.folder import (
     is_comparison,
     is_ignored,
 )
+from dialog.comparison.systems.specification import parse_system
 from dialog.config.compose import (
     Composed,
     check_numbers,
@@ -70,6 +71,7 @@ def read_contenders(
     *,
     tune: Sequence[str] = (),
     inherited: Sequence[str] = (),
+    systems: Sequence[str] = (),
     trust: Trust = NO_TRUST,
 ) -> list[Contender]:
     """Return the contenders that a command line names; run folders of one recipe are one contender.
@@ -80,6 +82,7 @@ def read_contenders(
         variations: ``KEY=A,B``, for recipes only.
         tune: ``KEY=A,B`` from which trials choose, for recipes only.
         inherited: Settings with which the comparison was begun; they apply to its new recipes too.
+        systems: Values of ``--system``.
         trust: Which parts recipes of run folders may import.
 
     Raises:
@@ -126,6 +129,7 @@ def read_contenders(
             contenders += [
                 of_recipe(own_name(composed, name, shared), tune) for composed in varied[name]
             ]
+    contenders += map(system_contender, systems)
     for name, count in Counter(contender.name for contender in contenders).items():
         if count > 1:
             raise UserError(
@@ -352,6 +356,19 @@ def responses_contender(files: Sequence[Path], name: str) -> Contender:
     whole = hashes[0] if len(hashes) == 1 else hash_of(list(hashes))
     paths = tuple(str(path.resolve()) for path in files)
     return Contender(name, "responses", whole, files=paths, hashes=hashes)
+
+
+def system_contender(option: str) -> Contender:
+    """Return the contender of a value of ``--system``, whose program may be started.
+
+    Raises:
+        UserError: no name or no command.
+    """
+    system = parse_system(option)
+    digest = hash_of(["system", system.text])
+    return Contender(
+        system.name, "responses", digest, hashes=(digest,), system=system.text, may_run=True
+    )
 
 
 def check_trusted(grid: Grid) -> None:

@@ -16,6 +16,7 @@ Beside the folder of a run: ``.seed-<n>.lock``, held while a process works on th
 from __future__ import annotations
 
 import copy
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dialog.atomic import lock, write_json
+from dialog.comparison.systems.answers import ANSWERS
 from dialog.config.compose import Composed, fill_schema
 from dialog.config.schema import Recipe, to_dict
 from dialog.config.trust import FULL_TRUST, NO_TRUST, Trust
@@ -71,9 +73,11 @@ class Contender:
         folders: Run folders by seed; for a recipe those outside of the comparison, which
             comparisons may share.
         files: Files of responses, one for each seed.
-        hashes: SHA-256 of each of them.
+        hashes: SHA-256 of each of them; of a program, of its command.
+        system: Command of a program that answers the contexts, in place of files.
         tune: ``KEY=A,B``: values of a recipe, one combination of which is chosen by trials.
         trust: Which parts its recipe and its runs may import; not written to the folder.
+        may_run: Whether the caller has given the command; not written to the folder.
     """
 
     name: str
@@ -83,8 +87,10 @@ class Contender:
     folders: dict[int, str] = field(default_factory=dict, hash=False)
     files: tuple[str, ...] = ()
     hashes: tuple[str, ...] = ()
+    system: str = ""
     tune: tuple[str, ...] = ()
     trust: Trust = field(default=NO_TRUST, compare=False)
+    may_run: bool = field(default=False, compare=False)
 
     @cached_property
     def composed(self) -> Composed:
@@ -155,6 +161,8 @@ class Cell:
     @property
     def file(self) -> Path:
         """File of responses of this run."""
+        if self.contender.system:
+            return self.folder / ANSWERS
         return Path(self.contender.files[(self.seed or 1) - 1])
 
     @property
@@ -166,6 +174,19 @@ class Cell:
     def error_file(self) -> Path:
         """File with the reason why the run failed."""
         return self.place.with_name(f"{self.place.name}.error")
+
+    def check_may_run(self) -> None:
+        """Check that the program of this system may be started.
+
+        Raises:
+            UserError: grid.json alone has its command.
+        """
+        if not self.contender.may_run:
+            option = f"--system {shlex.quote(f'{self.contender.name}: {self.contender.system}')}"
+            raise UserError(
+                f"{self.name}: the comparison folder has its command, which is not run from there;"
+                f" give it again with {option}, or pass --trust"
+            )
 
     def check_named(self) -> None:
         """Check that this run may be trained or evaluated.
@@ -223,7 +244,7 @@ class Grid:
 
     def _cells_of(self, contender: Contender) -> list[Cell]:
         runs = self.folder / "runs" / contender.name
-        if len(contender.files) == 1:
+        if contender.system or len(contender.files) == 1:
             return [Cell(contender, None, runs, runs.with_name(f".{runs.name}"))]
         if contender.kind == "responses":
             return [
@@ -334,10 +355,15 @@ def _contender(entry: Mapping[str, Any], trust: Trust) -> Contender:
     if entry.get("file"):  # of an earlier version, which knew no seeds of a system
         files = (_typed(entry["file"], str),)
         hashes = (digest,)
-    if kind == "responses" and not len(files) == len(hashes) > 0:
+    system = _typed(entry.get("system", ""), str)
+    if kind == "responses" and not len(hashes) == max(len(files), bool(system)) > 0:
         raise ValueError(f"{name!r} has {len(files)} files and {len(hashes)} hashes")
-    contender = Contender(name, kind, digest, recipe, folders, files, hashes, _texts(entry, "tune"))
-    return replace(contender, trust=trust.within(contender.recipes))
+    tune = _texts(entry, "tune")
+    contender = Contender(
+        name, kind, digest, recipe, folders, files, hashes, system=system, tune=tune
+    )
+    may_run = trust == FULL_TRUST
+    return replace(contender, trust=trust.within(contender.recipes), may_run=may_run)
 
 
 def _texts(entry: Mapping[str, Any], key: str) -> tuple[str, ...]:
@@ -364,7 +390,7 @@ def write_grid(grid: Grid) -> None:
     values = {"format": FORMAT, "version": __version__, **asdict(grid)}
     del values["folder"], values["named"], values["chosen"]
     for contender in values["contenders"]:
-        del contender["trust"]
+        del contender["trust"], contender["may_run"]
     write_json(grid.folder / GRID, values)
 
 

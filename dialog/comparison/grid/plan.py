@@ -67,6 +67,8 @@ class Request:
         named: Run folders outside of the comparison that a job may write to.
         tune: ``KEY=A,B`` from which trials choose for each recipe.
         references: Files of the test set, for systems without a recipe.
+        systems: ``NAME: COMMAND`` of programs that answer the contexts.
+        timeout: Seconds for a response of a program.
     """
 
     names: Sequence[str]
@@ -81,12 +83,15 @@ class Request:
     named: Sequence[str] = ()
     tune: Sequence[str] = ()
     references: Sequence[Path] = ()
+    systems: Sequence[str] = ()
+    timeout: float = 300.0
 
     @property
     def command(self) -> str:
         """The command that repeats the comparison."""
         settings = [part for variation in self.variations for part in ("--vary", variation)]
         settings += [part for values in self.tune for part in ("--tune", values)]
+        settings += [part for system in self.systems for part in ("--system", system)]
         if self.references:
             settings += ["--references", ",".join(map(str, self.references))]
         count = [] if self.seeds is None else ["--seeds", str(self.seeds)]
@@ -127,6 +132,7 @@ def prepare_grid(request: Request) -> Grid:
         request.variations,
         tune=tune,
         inherited=inherited,
+        systems=request.systems,
         trust=request.trust,
     )
     overrides = [*inherited, *request.overrides]
@@ -449,7 +455,9 @@ def merged(
         if contender.kind == "runs":
             check_seeds(grid.folder, before, contender)
         folders = {**before.folders, **contender.folders}
-        names[contender.name] = replace(before, folders=folders, trust=contender.trust)
+        names[contender.name] = replace(
+            before, folders=folders, trust=contender.trust, may_run=contender.may_run
+        )
     more = [seed for seed in seeds if seed not in grid.seeds]
     named = {path for contender in contenders for path in contender.folders.values()}
     return replace(

@@ -19,6 +19,7 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 
 from dialog.comparison.grid.folder import SPLIT, Cell, is_trained
 from dialog.comparison.grid.work import Work
+from dialog.comparison.systems.answers import answered
 from dialog.escaping import one_line
 from dialog.json_files import read_json_lines
 from dialog.report.formats.numbers import duration
@@ -97,6 +98,10 @@ def state_of(cell: Cell) -> RunState:
     name = cell.contender.name
     title = one_line(cell.name.rpartition("/")[2])
     evaluated = any((cell.folder / "evaluation").glob(f"{SPLIT}*/metrics.json"))
+    if cell.contender.system and not evaluated:
+        done, number = answered(cell.folder)
+        text = f"{title}: {done:,} of {number:,} responses" if number else ""
+        return RunState(name, 0.99 * done / max(number, 1), None, bool(number), text)
     if cell.contender.kind != "recipe":
         return RunState(name, float(evaluated), None, False)
     if is_trained(cell.folder):

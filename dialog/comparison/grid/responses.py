@@ -26,9 +26,10 @@ from dialog.comparison.grid.test_set import (
     plain_lines,
     read_contexts,
 )
+from dialog.comparison.systems.answers import NUMBERS, unusable, warn_of_control_characters
 from dialog.data.reading.files import sha256
 from dialog.errors import UserError
-from dialog.escaping import is_unicode, json_copy, to_json
+from dialog.escaping import json_copy, to_json
 from dialog.json_files import read_json, read_json_lines
 from dialog.runs.evaluation.evaluated import (
     METRICS,
@@ -46,16 +47,6 @@ SHARED = 20
 """Equal characters that a message shows before the first difference of two references."""
 KEYS = ("id", "context", "reference")
 """Fields that name the example of a line."""
-MOST_CHARACTERS = 100_000
-"""Longest response."""
-NUMBERS = (
-    "nll",
-    "reference_tokens",
-    "reference_correct",
-    "reference_unknown",
-    "reference_unknown_bytes",
-)
-"""Optional fields: likelihood of the reference, in nats and tokens."""
 
 
 def read_test_set(grid: Grid, split: str, given: Sequence[Row] = ()) -> list[Row]:
@@ -84,7 +75,8 @@ def read_test_set(grid: Grid, split: str, given: Sequence[Row] = ()) -> list[Row
     files = [path for contender in grid.contenders for path in contender.files]
     if not files:
         raise UserError(
-            "the systems have no test set; give --references FILE, as dialog contexts writes it"
+            f"{grid.contenders[0].name}: has no test set; give --references FILE, which dialog"
+            " contexts writes, or another contender with a test set"
         )
     if files[0].endswith(PLAIN):
         raise UserError(f"{files[0]}: has no references; give --references FILE")
@@ -207,20 +199,6 @@ def check_line(line: Row, where: str, *, by_id: bool) -> None:
         )
 
 
-def unusable(response: object) -> str:
-    """Return why a value is no response, for a message; empty if it is one."""
-    if not isinstance(response, str):
-        return f"is {to_json(response)[:60]}; give a string"
-    if len(response) > MOST_CHARACTERS:
-        return (
-            f"has {len(response):,} characters; {MOST_CHARACTERS:,} are the most that metrics can"
-            " compare"
-        )
-    if not is_unicode(response):
-        return "has a lone surrogate (half a character); write both halves"
-    return ""
-
-
 def check_numbers(lines: Sequence[Row], path: Path) -> None:
     """Check that each optional field is a finite number of at least 0, in all lines or in none."""
     for field in NUMBERS:
@@ -316,6 +294,7 @@ def measure_responses(cell: Cell, grid: Grid, split: str) -> Evaluated:
     from dialog.metrics.words import words
 
     rows: list[Row] = match_responses(cell.file, read_test_set(grid, split))
+    warn_of_control_characters({row["id"]: row["response"] for row in rows}, cell.name)
     language = detect_language(row["reference"] for row in rows[:4096])
     measurement = Measurement(build_metrics((), language=language))
     measurement.add(rows)

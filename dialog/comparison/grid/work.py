@@ -24,8 +24,15 @@ from dialog.comparison.grid.folder import (
     is_diverged,
     is_trained,
 )
-from dialog.comparison.grid.responses import measure_responses, measured_responses
+from dialog.comparison.grid.responses import (
+    measure_responses,
+    measured_responses,
+    read_test_set,
+)
+from dialog.comparison.grid.test_set import system_input
 from dialog.comparison.grid.tuning import all_diverged, with_choices
+from dialog.comparison.systems.program import answer_contexts
+from dialog.comparison.systems.specification import Specification
 from dialog.config.compose import Composed, with_seed
 from dialog.errors import DivergedError, RunError, UserError
 from dialog.json_files import read_json
@@ -55,10 +62,12 @@ class Work:
     Args:
         grid: The comparison.
         advice: What to do after a signal.
+        timeout: Seconds for a response of a program.
     """
 
     grid: Grid
     advice: str
+    timeout: float = 300.0
     evaluations: dict[str, Evaluated] = field(default_factory=dict)
     """Finished evaluations by the name of their cell."""
 
@@ -104,6 +113,8 @@ class Work:
     def finish(self, cell: Cell) -> None:
         """Train and evaluate a run unless that is done."""
         if cell.contender.kind == "responses":
+            if cell.contender.system:
+                self.answer(cell)
             self.evaluations[cell.name] = measure_responses(cell, self.grid, SPLIT)
             return
         cell.check_named()
@@ -123,6 +134,13 @@ class Work:
                 log.warning("%s: use of the context not measured: %s", cell.name, reason(error))
                 log.debug("where:", exc_info=True)
             self.evaluations[cell.name] = evaluated
+
+    def answer(self, cell: Cell) -> None:
+        """Have the program of a system answer the contexts that lack an answer."""
+        cell.check_may_run()
+        system = Specification(cell.contender.name, cell.contender.system)
+        rows = [system_input(row) for row in read_test_set(self.grid, SPLIT)]
+        answer_contexts(system, rows, cell.folder, seconds=self.timeout)
 
     # -------------------------------------------------------------- states
 

@@ -20,6 +20,7 @@ from dialog.comparison.grid.test_set import examples_of
 from dialog.comparison.grid.work import Work
 from dialog.comparison.parity import EvaluatedSystem
 from dialog.comparison.statistics.section import subset_masks
+from dialog.comparison.systems.answers import SYSTEM
 from dialog.config.schema import Recipe
 from dialog.data.dialogue import Example
 from dialog.json_files import read_json, read_json_lines
@@ -229,6 +230,7 @@ def finished_system(contender: Contender, runs: list[FinishedRun]) -> System:
     }
     measured: dict[str, Any] = next((entry["metrics"] for entry in entries if entry["metrics"]), {})
     if contender.kind == "responses":
+        model |= described(contender, runs)
         return System(contender, EvaluatedSystem(None, {}, model, measured), runs)
     from dialog.models.seq2seq import count_parameters
 
@@ -252,6 +254,16 @@ def finished_system(contender: Contender, runs: list[FinishedRun]) -> System:
         EvaluatedSystem(recipe, environment, model, measured or test_set_of(recipe)),
         runs,
     )
+
+
+def described(contender: Contender, runs: Sequence[FinishedRun]) -> dict[str, Any]:
+    """Return "system" of a contender that is a program: its command, and what answered; empty for
+    files.
+    """
+    path = runs[0].folder / SYSTEM
+    if not contender.system or not path.is_file():
+        return {}
+    return {"system": read_json(path)}
 
 
 def test_set_of(recipe: Recipe) -> dict[str, Any]:

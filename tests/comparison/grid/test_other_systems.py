@@ -176,3 +176,38 @@ def test_contexts_are_those_that_compare_expects(
         )
     code, line = compare("one.jsonl", "two.jsonl", "--references", "test.jsonl", "--output", "out")
     assert (code, results(tmp_path / "out")["examples"]) == (0, len(rows)), line
+
+
+MINE = """
+import json, sys
+for line in sys.stdin:
+    row = json.loads(line)
+    print(json.dumps({"id": row["id"], "response": row["context"][-1], "nll": 9.5}), flush=True)
+"""
+
+
+def test_programs_are_contenders(compare: Compare, tmp_path: Path) -> None:
+    """One fails and the other is kept; what a folder alone names is not run."""
+    write(tmp_path / "test.jsonl", examples())
+    (tmp_path / "mine.py").write_text(MINE, encoding="utf-8")
+    write(tmp_path / "theirs.jsonl", answers(1))
+    command = f"{sys.executable} -S -E mine.py"
+    arguments = ["theirs.jsonl", "--references", "test.jsonl", "--output", "out"]
+    (tmp_path / "bad.py").write_text(MINE.replace("-1", "7"), encoding="utf-8")
+    systems = ["--system", f"mine: {command}", "--system", f"bad: {sys.executable} -S bad.py"]
+    code, line = compare(*arguments, *systems)
+    assert (code, "bad: ended with exit code 1 (IndexError" in line) == (2, True), line
+    assert "--system 'mine:" in line.rpartition("continue with: ")[2]
+    models = {model["name"]: model for model in results(tmp_path / "out")["models"]}
+    assert models.keys() == {"theirs", "mine"}
+    assert "bits_per_byte" in models["mine"]["summary"]["all"]
+    assert models["mine"]["system"]["sessions"][0]["answers"] == len(examples())
+    code, line = compare("out")
+    assert (code, "the comparison folder has its command" in line) == (2, True), line
+    (tmp_path / "bad.py").write_text(MINE, encoding="utf-8")
+    assert compare("out", "--system", f"bad: {sys.executable} -S bad.py")[0] == 0
+    assert len(results(tmp_path / "out")["models"]) == 3
+    code, line = compare("out", "--system", "bad: true")
+    assert (code, "has another bad" in line) == (2, True), line
+    code, line = compare("--system", "a: true", "--system", "b: true", "--output", "new")
+    assert (code, "--references" in line) == (2, True), line
