@@ -81,7 +81,11 @@ def is_unicode(text: str) -> bool:
     """Return whether a text has no lone surrogate, which a byte that is not UTF-8 becomes in
     arguments and input.
     """
-    return not any("\ud800" <= char <= "\udfff" for char in text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 # ------------------------------------------------------------------ JSON

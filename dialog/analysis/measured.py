@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from dialog.metrics import Measurement
+    from dialog.metrics.measurement import Measurement
 
 RESPONSES = "responses.jsonl"
 STATISTICS = "statistics.safetensors"
@@ -96,28 +96,22 @@ def read_measured(path: Path, *, trust: Trust = NO_TRUST) -> Measured:
     """
     import numpy as np
 
-    from dialog.metrics import (
-        SHARES,
-        AdditiveMetric,
-        CountMetric,
-        Measurement,
-        build_metrics,
-        detect_language,
-    )
+    from dialog.metrics import detect_language
+    from dialog.metrics.measurement import Measurement
+    from dialog.metrics.scores.additive import SHARES, AdditiveScore
+    from dialog.metrics.scores.counts import CountScore
 
     rows = read_responses(path / RESPONSES if path.is_dir() else path)
     arrays, components, language = (
         read_statistics(path / STATISTICS, len(rows)) if path.is_dir() else ({}, [], "")
     )
     added = [component for component in components if trust.permits(component["name"])]
-    metrics = build_metrics(
-        trust.allow(added),
-        language=language or detect_language(row["reference"] for row in rows[:4096]),
-    )
+    language = language or detect_language(row["reference"] for row in rows[:4096])
+    metrics = metrics_of(trust.allow(added), language)
     of_responses = {
         key: metric
         for key, metric in metrics.items()
-        if isinstance(metric, AdditiveMetric | CountMetric)
+        if isinstance(metric, AdditiveScore | CountScore)
     }
     measurement = Measurement(of_responses, statistics=arrays)
     for key in SHARES:
@@ -127,6 +121,17 @@ def read_measured(path: Path, *, trust: Trust = NO_TRUST) -> Measured:
     return Measured(
         rows, measurement, arrays[LEAKED].astype(np.bool_) if LEAKED in arrays else None
     )
+
+
+def metrics_of(components: Sequence[Component], language: str) -> Mapping[str, Any]:
+    """Build the standard metrics and others; without torch if all are standard ones."""
+    from dialog.metrics.scores.family import SCORES, build_scores
+
+    if all(component["name"] in SCORES for component in components):
+        return build_scores(components, language=language)
+    from dialog.metrics import build_metrics
+
+    return build_metrics(components, language=language)
 
 
 def read_responses(path: Path) -> list[dict[str, Any]]:

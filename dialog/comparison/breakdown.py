@@ -21,12 +21,11 @@ from dialog.analysis.buckets import (
     rarest_word_count,
     response_acts,
 )
-from dialog.build import build_corpus, build_rules
 from dialog.config.schema import Recipe
 from dialog.errors import UserError
 from dialog.json_files import read_json_lines
-from dialog.metrics.likelihood import BitsPerByte
-from dialog.metrics.overlap import F1
+from dialog.metrics.scores.likelihood import BitsPerByteScore
+from dialog.metrics.scores.overlap import F1Score
 from dialog.metrics.words import words
 
 Floats = NDArray[np.float64]
@@ -94,6 +93,8 @@ def example_properties(recipe: Recipe, split: str) -> tuple[Counter[str] | None,
 
     The counts are None if the corpus has no training split.
     """
+    from dialog.build import build_corpus, build_rules
+
     corpus = build_corpus(recipe)
     rules = build_rules(recipe)
     acts = response_acts(corpus.dialogues(split), rules)
@@ -144,14 +145,14 @@ def _bucket(
 
 
 def _bits_per_byte(runs: Sequence[Qualities], chosen: NDArray[np.bool_]) -> float | None:
-    metric = BitsPerByte()
+    metric = BitsPerByteScore()
     sums = [run.likelihood[chosen].sum(0).tolist() for run in runs if run.likelihood is not None]
     values = [float(metric.value(*row)) for row in sums if row[1]]
     return float(np.mean(values)) if values else None
 
 
 def _f1(runs: Sequence[Qualities], chosen: NDArray[np.bool_]) -> float | None:
-    metric = F1()
+    metric = F1Score()
     values = [float(metric.value(*run.f1[chosen].sum(0).tolist())) for run in runs]
     return float(np.mean(values)) if values else None
 
@@ -169,7 +170,7 @@ def _file(path: Path) -> Path:
 
 
 def _read(file: Path) -> Qualities:
-    metric = F1()
+    metric = F1Score()
     likelihood = []
     f1 = []
     exact = []

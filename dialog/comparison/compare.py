@@ -72,6 +72,7 @@ def compare(grid: Grid, request: Request, advice: str = "") -> dict[str, Any]:
         results = write_report(work, before)
     raise_failures(work)
     if request.strict:
+        check_stated(grid)
         raise_broken(results["parity"], report=grid.folder / "report.html")
     return results
 
@@ -82,6 +83,20 @@ def named_options(grid: Grid) -> list[str]:
     """
     folders = [str(cell.folder) for cell in grid.cells() if cell.outside and cell.named]
     return [part for folder in folders for part in ("--named", folder)]
+
+
+def check_stated(grid: Grid) -> None:
+    """Check that the settings of all contenders are known: ``--strict``.
+
+    Raises:
+        UserError: one has no recipe.
+    """
+    names = [one.name for one in grid.contenders if one.kind == "responses"]
+    if names:
+        raise UserError(
+            f"--strict: the settings of {', '.join(names)} are not known; the report is in"
+            f" {grid.folder / 'report.html'}"
+        )
 
 
 def system_options(grid: Grid) -> list[str]:

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from dialog.config.components import Family, name_and_arguments
 from dialog.config.schema import GenerationConfig, Recipe
 from dialog.errors import UserError
-from dialog.generation.searches.family import SEARCHES
 from dialog.report.formats.numbers import hardware
 from dialog.report.tables import UNKNOWN
 
@@ -20,21 +19,20 @@ TOLERANCE = 0.1
 """Largest relative difference of two numbers of parameters, or of target tokens, that count as
 equal.
 """
+UNSTATED = "not stated"
+"""Value of a setting of a system of another framework."""
 FINGERPRINT = 12
 """Number of characters of a hash that are shown."""
-MAY_BE_UNKNOWN = ("tuning trials", "seeds")
-"""Settings that are equal if they are unknown for all: no trials were recorded, and a file of
-responses is one run.
-"""
 
 
 class EvaluatedSystem(NamedTuple):
     """A contender and the results of its runs."""
 
-    recipe: Recipe | None  # None for a file of responses
-    environment: dict[str, Any]  # of the first run; empty for a file of responses
+    recipe: Recipe | None  # None for a system of another framework
+    environment: dict[str, Any]  # of the first run; empty for a system of another framework
     model: dict[str, Any]  # its entry under "models" in results.json
     test_set: Mapping[str, Any]  # fingerprint and number of examples; empty before training
+    stated: Mapping[str, Any] = {}  # of a system of another framework, by `STATED`
 
 
 Setting = Callable[[Recipe], Any]
@@ -124,6 +122,13 @@ def response_length(recipe: Recipe) -> str:
     return f"{recipe.generation.min_length} to {recipe.generation.max_length} tokens"
 
 
+def search(recipe: Recipe) -> str:
+    """Return the search and its arguments."""
+    from dialog.generation.searches.family import SEARCHES
+
+    return component_text(recipe.generation.search, SEARCHES)
+
+
 def constraints(recipe: Recipe) -> str:
     """Return the constraints of a search that differ from their defaults, without the lengths."""
     defaults = GenerationConfig()
@@ -170,7 +175,7 @@ MUST: dict[str, Setting] = {
     "selection": selection,
     "initial weights": lambda recipe: recipe.model.init_from or recipe.model.vectors or "random",
     "precision": lambda recipe: recipe.trainer.precision,
-    "search": lambda recipe: component_text(recipe.generation.search, SEARCHES),
+    "search": search,
     "response length": response_length,
     "constraints": constraints,
 }
@@ -196,6 +201,24 @@ REPORTED: dict[str, Setting] = {
 """Settings that may be tuned for each model, with the same number of trials."""
 
 
+STATED: dict[str, Callable[[EvaluatedSystem], Any]] = {
+    "parameters as stated": lambda system: (
+        system.stated.get("parameters")
+        if system.recipe is None
+        else (system.model.get("parameters") or {}).get("total")
+    ),
+    "data as stated": lambda system: (
+        system.stated.get("data")
+        if system.recipe is None
+        else str(system.recipe.data.corpus.get("name"))
+    ),
+    "budget as stated": lambda system: (
+        system.stated.get("budget") if system.recipe is None else training_budget(system.recipe)
+    ),
+}
+"""What a system of another framework may state in its system.yaml; of a recipe it is known."""
+
+
 def state_sizes(models: Sequence[Mapping[str, Any]]) -> dict[str, list[int | None]]:
     """Return the bytes of the states of all models, by the length of the context."""
     sizes = [model.get("state_bytes") or {} for model in models]
@@ -205,12 +228,30 @@ def state_sizes(models: Sequence[Mapping[str, Any]]) -> dict[str, list[int | Non
 
 def parity(systems: Sequence[EvaluatedSystem]) -> list[dict[str, Any]]:
     """Return the rows of "parity" in results.json: differing settings first, those that must be
-    equal before others.
+    equal before others; none if only one of them has a recipe, and none of the others a statement.
 
-    A value that is unknown for one system only is not equal, nor is one that must be equal and is
-    unknown for a file of responses, except those in `MAY_BE_UNKNOWN`. Numbers of parameters and of
-    target tokens may differ by `TOLERANCE`, and lists of seeds by everything but their length. With
-    a budget of time, target tokens are reported only.
+    The settings are those of the systems with a recipe. The values of others are `UNSTATED` and
+    break nothing. If one of them states its parameters, data and budget, these are added.
+    """
+    trained = [system for system in systems if system.recipe is not None]
+    comparable = len(trained) > 1 or len(trained) == len(systems)
+    rows = recipe_rows(trained) if comparable else []
+    for entry in rows:
+        values = iter(entry["values"])
+        entry["values"] = [
+            UNSTATED if system.recipe is None else next(values) for system in systems
+        ]
+    if any(system.stated for system in systems):
+        rows += [row(name, [value(system) for system in systems]) for name, value in STATED.items()]
+    return sorted(rows, key=lambda entry: (entry["equal"], not entry["must"]))
+
+
+def recipe_rows(systems: Sequence[EvaluatedSystem]) -> list[dict[str, Any]]:
+    """Return the rows of systems with a recipe.
+
+    A value that is unknown for one system only is not equal. Numbers of parameters and of target
+    tokens may differ by `TOLERANCE`, and lists of seeds by everything but their length. With a
+    budget of time, target tokens are reported only.
     """
     recipes = [system.recipe for system in systems]
     environments = [system.environment for system in systems]
@@ -219,7 +260,7 @@ def parity(systems: Sequence[EvaluatedSystem]) -> list[dict[str, Any]]:
     test_sets = [system.test_set for system in systems]
     counts = [model.get("parameters") or {} for model in models]
     flops = [model.get("flops_per_target_token") for model in models]
-    rows = [
+    return [
         row(
             "tokenizer",
             [shortened(environment.get("tokenizer")) for environment in environments],
@@ -261,13 +302,6 @@ def parity(systems: Sequence[EvaluatedSystem]) -> list[dict[str, Any]]:
         ),
         *(row(what, settings(recipes, setting)) for what, setting in REPORTED.items()),
     ]
-    for entry in rows:
-        values = [
-            value for recipe, value in zip(recipes, entry["values"], strict=True) if recipe is None
-        ]
-        if entry["must"] and entry["what"] not in MAY_BE_UNKNOWN and UNKNOWN in values:
-            entry["equal"] = False
-    return sorted(rows, key=lambda entry: (entry["equal"], not entry["must"]))
 
 
 def broken(rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -321,7 +355,7 @@ def number_of_seeds(runs: Sequence[Sequence[dict[str, Any]]]) -> dict[str, Any]:
 
 
 def settings(recipes: Sequence[Recipe | None], setting: Setting) -> list[Any]:
-    """Return a setting of each recipe; None for a file of responses."""
+    """Return a setting of each recipe."""
     return [None if recipe is None else setting(recipe) for recipe in recipes]
 
 

@@ -1,75 +1,48 @@
-"""Metrics that are functions of sums: the sums are exact, so neither the order nor the number of
-processes matters.
-"""
+"""Metrics of sums as `torchmetrics.Metric`."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torchmetrics import Metric
 
-Statistic = Tensor | float | Sequence[float]
-"""One number, or one for each response or batch."""
-Numbers = Any
-"""One number, or an array of numbers [...]."""
-References = str | Sequence[str]
-"""One reference, or several."""
-COARSE = 2.0**16
-FINE = 2.0**48
-"""A statistic is rounded to a multiple of 1 / FINE and split at 1 / COARSE."""
-SHARES = ("answer_accuracy", "alignment_accuracy")
-"""Keys of the shares against copies that a corpus records, of which responses.jsonl has no fields.
-"""
+from dialog.metrics.scores.additive import COARSE, FINE, AdditiveScore, Statistic, Statistics
 
 
-class AdditiveMetric(Metric):
-    """Metric that is a function of sums of statistics over responses.
+class AdditiveMetric(AdditiveScore, Metric):
+    """Metric that is a function of exact sums of statistics over responses.
 
-    Each statistic is rounded to a multiple of 2^-48 and split into a multiple of 2^-16 and a rest.
-    Sums of either are exact in float64 (below 2^37, for up to 4 million updates), so the value is
-    bit-identical for any order of the responses, any batches and any number of processes.
-
-    A subclass sets `size`, the number of its statistics, defines `statistics_of` the inputs and
-    `value` of the sums, and passes the statistics to `add` in `update`. So any subset or resample
-    of responses can be scored from the statistics of each.
+    Numbers may be on a device, such as losses of a training step.
     """
 
     full_state_update = False
-    size: ClassVar[int]
-    statistics_of: ClassVar[Callable[..., Tensor]]
-    """From the inputs of `update` to the statistics of each response, in the order of `value`:
-    float64 [N, size].
-    """
-    value: ClassVar[Callable[..., Numbers]]
-    """From the `size` sums, weighted or not, to the metric; each sum is a number or an array [...],
-    as is the value.
-    """
     sums: Tensor  # [size, 2], float64 in any precision of the module
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.add_state("sums", torch.zeros(self.size, 2, dtype=torch.float64), dist_reduce_fx="sum")
 
-    def add(self, statistics: Tensor) -> None:
+    def add(self, statistics: Statistics) -> None:
         """Add the statistics [N, size] of responses; does not wait for the device."""
-        self.sums = self.sums + exact_sums(statistics.to(self.device).detach())
+        rows = torch.as_tensor(statistics, device=self.device)
+        self.sums = self.sums + exact_tensor_sums(rows.detach())
 
     def compute(self) -> Tensor:
         """Return `value` of all sums, in float64."""
         sums = self.sums.sum(-1).tolist()
         return torch.tensor(float(self.value(*sums)), dtype=torch.float64, device=self.device)
 
-    def value_of(self, statistics: NDArray[np.float64]) -> float:
-        """Return the metric of the responses with these statistics [N, size], equal to that of
-        `compute`.
+    def _apply(
+        self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = ""
+    ) -> AdditiveMetric:
+        """Move the sums to another device; they stay float64 if the module is converted to a lower
+        precision.
         """
-        return float(self.value(*exact_sums(torch.from_numpy(statistics)).sum(-1).tolist()))
+        super()._apply(lambda tensor: fn(tensor).to(tensor.dtype), exclude_state)
+        return self
 
     def _columns(self, *statistics: Statistic) -> Tensor:
         """Return numbers as float64 [N, size]; a single number beside several is that of each
@@ -87,76 +60,8 @@ class AdditiveMetric(Metric):
             torch.as_tensor(statistic, dtype=torch.float64, device=self.device).detach().flatten()
         )
 
-    def _apply(
-        self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = ""
-    ) -> AdditiveMetric:
-        """Move the sums to another device; they stay float64 if the module is converted to a lower
-        precision.
-        """
-        super()._apply(lambda tensor: fn(tensor).to(tensor.dtype), exclude_state)
-        return self
 
-
-class ResponseMetric(AdditiveMetric):
-    """Additive metric whose statistics are computed from a response and its reference.
-
-    `number` is the largest number of references of a response.
-    """
-
-    number = 1
-
-    @abstractmethod
-    def statistics(self, response: str, reference: str) -> Sequence[float]:
-        """Return the sufficient statistics of one response."""
-
-    def statistics_of_several(self, response: str, references: Sequence[str]) -> Sequence[float]:
-        """Return the statistics of one response with the reference that gives it the best value."""
-        rows = [self.statistics(response, reference) for reference in references]
-        return max(rows, key=lambda row: float(self.value(*row)))
-
-    def statistics_of(self, responses: Sequence[str], references: Sequence[References]) -> Tensor:
-        """Return the statistics of responses and their references, raw text in the same order:
-        float64 [N, size]. A response has one reference, or a list of them.
-
-        Raises:
-            ValueError: the numbers of responses and references differ.
-        """
-        self.number = max(
-            (1 if isinstance(one, str) else len(one) for one in references), default=1
-        )
-        rows = [
-            self.statistics(response, reference)
-            if isinstance(reference, str)
-            else self.statistics_of_several(response, reference)
-            for response, reference in zip(responses, references, strict=True)
-        ]
-        return torch.tensor(rows, dtype=torch.float64).reshape(-1, self.size)
-
-    def update(self, responses: Sequence[str], references: Sequence[References]) -> None:
-        """Add responses and their references."""
-        self.add(self.statistics_of(responses, references))
-
-
-class Share(AdditiveMetric):
-    """Share = hits / cases, in [0, 1]."""
-
-    higher_is_better = True
-    size = 2
-
-    def statistics_of(self, hits: Statistic, cases: Statistic) -> Tensor:
-        """Return the statistics of each response [N, size]."""
-        return self._columns(hits, cases)
-
-    def update(self, hits: Statistic, cases: Statistic) -> None:
-        """Add responses."""
-        self.add(self.statistics_of(hits, cases))
-
-    def value(self, hits: Numbers, cases: Numbers) -> Numbers:
-        """Return the share."""
-        return ratio(hits, cases)
-
-
-def exact_sums(statistics: Tensor) -> Tensor:
+def exact_tensor_sums(statistics: Tensor) -> Tensor:
     """Return the sums of the coarse and of the fine parts of statistics [N, size]: float64 [size,
     2].
     """
@@ -164,13 +69,3 @@ def exact_sums(statistics: Tensor) -> Tensor:
     # the rest of infinity is not a number
     fine = ((statistics - coarse).nan_to_num() * FINE).round() / FINE
     return torch.stack([coarse.sum(0), fine.sum(0)], dim=1)
-
-
-def ratio(numerator: Numbers, denominator: Numbers, *, empty: float = float("nan")) -> Numbers:
-    """Return numerator / denominator, or `empty` where the denominator is 0; of numbers or arrays
-    [...].
-    """
-    numerator = np.asarray(numerator, dtype=np.float64)
-    denominator = np.asarray(denominator, dtype=np.float64)
-    quotient = numerator / np.where(denominator, denominator, 1)
-    return np.where(denominator, quotient, empty)[()]

@@ -1,184 +1,43 @@
-"""Diversity and length of responses.
-
-Except for the length, the values depend on the number of responses (distinct-1 of the human
-responses of DailyDialog: .203 for 500 responses, .070 for 6,740). Compare equal numbers of
-responses only, next to the value of the references. Words are lower-cased and split at white space;
-each letter of a script without spaces is a word.
-"""
+"""Diversity and length of responses, as `torchmetrics.Metric` classes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
-
-from dialog.metrics.additive import AdditiveMetric, Numbers, ratio
-from dialog.metrics.counts import NgramCountMetric, WholeResponseMetric
-from dialog.metrics.words import words
-
-Counts = NDArray[np.int64] | NDArray[np.float64]
-"""Occurrences of each item [..., types]; zeros are allowed."""
-VOCABULARY = 30_522
-"""Vocabulary of expectation-adjusted distinct-n: that of BERT (Devlin et al. 2019), whatever the
-system and corpus.
-"""
+from dialog.metrics.additive import AdditiveMetric
+from dialog.metrics.counts import CountMetric
+from dialog.metrics.scores.diversity import (
+    DistinctNScore,
+    DullnessScore,
+    EntropyScore,
+    ExpectationAdjustedDistinctScore,
+    LengthMeanScore,
+    RarefiedDistinctScore,
+    UniqueRatioScore,
+)
 
 
-class DistinctN(NgramCountMetric):
-    """Distinct-n = distinct n-grams / n-grams of all responses, in [0, 1]. Li et al. (2016), NAACL.
-
-    Args:
-        n: Words of an n-gram.
-    """
-
-    def value(self, counts: Counts) -> Numbers:
-        """Return the ratio; 0 without n-grams."""
-        return ratio(np.count_nonzero(counts, axis=-1), counts.sum(-1), empty=0.0)
+class DistinctN(DistinctNScore, CountMetric):
+    """Distinct n-grams / n-grams: `DistinctNScore`."""
 
 
-class RarefiedDistinct(NgramCountMetric):
-    """Expected distinct-n of m n-grams that are drawn without replacement, in [0, 1] (HD-D of
-    McCarthy & Jarvis 2010).
-
-    With x_i occurrences of n-gram i and N in all: (sum over i of 1 - C(N - x_i, m) / C(N, m)) / m.
-    Systems with long and with short responses are compared on equally many n-grams. Without m
-    n-grams, the missing ones count as repetitions: distinct n-grams / m.
-
-    Args:
-        n: Words of an n-gram.
-        sample: Number m of n-grams that are drawn, equal for all systems that are compared.
-    """
-
-    def __init__(self, n: int, sample: int, **options: Any) -> None:
-        if sample < 1:
-            raise ValueError(f"sample is {sample}; give at least 1")
-        super().__init__(n, **options)
-        self.sample = sample
-
-    def value(self, counts: Counts) -> Numbers:
-        """Return the expectation; 0 without n-grams."""
-        occurrences = torch.from_numpy(np.asarray(counts, dtype=np.float64))  # [..., types]
-        total = occurrences.sum(-1, keepdim=True)
-        drawn = total.clamp(max=self.sample)
-        others = total - occurrences
-        log_absent = _log_choices(others, drawn) - _log_choices(total, drawn)
-        present = torch.where(others >= drawn, -log_absent.expm1(), 1.0) * (occurrences > 0)
-        return present.sum(-1).numpy() / self.sample
+class RarefiedDistinct(RarefiedDistinctScore, CountMetric):
+    """Expected distinct-n of a number of n-grams: `RarefiedDistinctScore`."""
 
 
-def _log_choices(items: Tensor, drawn: Tensor) -> Tensor:
-    """Return ln of the binomial coefficient; of no use where there are fewer items than are
-    drawn.
-    """
-    return (
-        torch.lgamma(items + 1)
-        - torch.lgamma(drawn + 1)
-        - torch.lgamma((items - drawn).clamp(min=0) + 1)
-    )
+class UniqueRatio(UniqueRatioScore, CountMetric):
+    """Distinct responses / responses: `UniqueRatioScore`."""
 
 
-class UniqueRatio(WholeResponseMetric):
-    """Unique-output ratio = distinct responses / responses, in [0, 1]."""
-
-    def value(self, counts: Counts) -> Numbers:
-        """Return the ratio; 0 without responses."""
-        return ratio(np.count_nonzero(counts, axis=-1), counts.sum(-1), empty=0.0)
+class ExpectationAdjustedDistinct(ExpectationAdjustedDistinctScore, CountMetric):
+    """Expectation-adjusted distinct-n: `ExpectationAdjustedDistinctScore`."""
 
 
-class ExpectationAdjustedDistinct(NgramCountMetric):
-    """Expectation-adjusted distinct-n = N / (T (1 - ((T - 1) / T)^C)). Liu et al. (2022), ACL.
-
-    N = distinct n-grams, C = n-grams of all responses, T = vocabulary^n; the denominator is the
-    expected N of C n-grams drawn uniformly from T. It corrects distinct-n for the length of
-    responses, not for their number.
-
-    Args:
-        n: Words of an n-gram.
-        vocabulary: Size of the vocabulary, equal for all systems that are compared.
-    """
-
-    def __init__(
-        self,
-        n: int,
-        vocabulary: int = VOCABULARY,
-        **options: Any,
-    ) -> None:
-        if vocabulary < 2:
-            raise ValueError(f"vocabulary is {vocabulary}; give at least 2")
-        super().__init__(n, **options)
-        self.vocabulary = vocabulary
-
-    def value(self, counts: Counts) -> Numbers:
-        """Return the ratio; 0 without n-grams."""
-        types = float(self.vocabulary) ** self.n
-        expected = -types * np.expm1(counts.sum(-1) * np.log1p(-1 / types))
-        return ratio(np.count_nonzero(counts, axis=-1), expected, empty=0.0)
-
-    @property
-    def signature(self) -> str:
-        """The vocabulary."""
-        return f"vocabulary:{self.vocabulary}"
+class Entropy(EntropyScore, CountMetric):
+    """Entropy of n-grams: `EntropyScore`."""
 
 
-class Entropy(NgramCountMetric):
-    """Entropy of the n-grams of all responses = - sum of p ln p, in nats.
-
-    Zhang et al. (2018), NeurIPS.
-
-    p is the share of an n-gram among all generated n-grams.
-
-    Args:
-        n: Words of an n-gram.
-    """
-
-    def value(self, counts: Counts) -> Numbers:
-        """Return the entropy; 0 without n-grams."""
-        total = counts.sum(-1)
-        weighted = (counts * np.log(np.maximum(counts, 1))).sum(-1)
-        return np.maximum(
-            0.0, np.log(np.where(total, total, 1)) - ratio(weighted, total, empty=0.0)
-        )
+class Dullness(DullnessScore, CountMetric):
+    """Share of the most frequent responses: `DullnessScore`."""
 
 
-class Dullness(WholeResponseMetric):
-    """Share of responses that equal one of the most frequent responses of the system, in [0, 1].
-
-    Args:
-        most_frequent: Number of most frequent responses.
-    """
-
-    def __init__(self, most_frequent: int = 20, **options: Any) -> None:
-        if most_frequent < 1:
-            raise ValueError(f"most_frequent is {most_frequent}; give at least 1")
-        super().__init__(**options)
-        self.most_frequent = most_frequent
-
-    def value(self, counts: Counts) -> Numbers:
-        """Return the share; 0 without responses."""
-        rare = counts.shape[-1] - self.most_frequent
-        top = counts if rare <= 0 else np.partition(counts, rare, axis=-1)[..., rare:]
-        return ratio(top.sum(-1), counts.sum(-1), empty=0.0)
-
-
-class LengthMean(AdditiveMetric):
-    """Mean length = words / responses; 0 without responses."""
-
-    higher_is_better = None
-    size = 2
-
-    def update(self, responses: Sequence[str]) -> None:
-        """Add responses, raw text."""
-        self.add(self.statistics_of(responses))
-
-    def statistics_of(self, responses: Sequence[str]) -> Tensor:
-        """Return the number of words, and 1, of each response: float64 [N, 2]."""
-        lengths = [(len(words(response)), 1) for response in responses]
-        return torch.tensor(lengths, dtype=torch.float64).reshape(-1, self.size)
-
-    def value(self, length: Numbers, responses: Numbers) -> Numbers:
-        """Return the mean."""
-        return ratio(length, responses, empty=0.0)
+class LengthMean(LengthMeanScore, AdditiveMetric):
+    """Mean length in words: `LengthMeanScore`."""

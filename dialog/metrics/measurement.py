@@ -13,12 +13,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torchmetrics import Metric
 
-from dialog.metrics.additive import AdditiveMetric, ResponseMetric, Share
-from dialog.metrics.counts import CountMetric, Items
+from dialog.metrics.scores.additive import AdditiveScore, ResponseScore, ShareScore
+from dialog.metrics.scores.counts import CountScore, Items
+from dialog.metrics.scores.repetition import SelfBLEUScore
 from dialog.metrics.words import words
 
 Row = Mapping[str, Any]
@@ -51,8 +50,15 @@ names.
 text; `contexts`: lists of turns; `dialogues`: ids. The others, one number per reference, are
 defined in `likelihood.py`.
 """
+UNDEFINED = "undefined or infinite for these responses"
+"""Reason for which a metric without a finite value is absent from metrics.json."""
+NESTED = ("sacrebleu",)
+"""Metrics that metrics.json has as score and signature; it has the other metrics as numbers."""
 FAILED = "failed"
 """Start of the reason for which a metric that raised an error is left out."""
+
+Metric = Any
+"""A score of this package, or any `torchmetrics.Metric`."""
 
 log = logging.getLogger("dialog")
 
@@ -61,7 +67,7 @@ def inputs_of(rows: Sequence[Row]) -> dict[str, Any]:
     """Return the inputs of metrics, by name, for which all rows have the field; words and bytes are
     counted if missing.
 
-    Texts are lists, numbers are float64 tensors [N].
+    Texts are lists, numbers are float64 arrays [N].
     """
     counted: dict[str, Any] = {
         "reference_words": lambda row: len(words(row["reference"])),
@@ -75,9 +81,9 @@ def inputs_of(rows: Sequence[Row]) -> dict[str, Any]:
     for name, field in NUMBERS.items():
         if all(field in row for row in rows):
             values = [math.nan if row[field] is None else row[field] for row in rows]
-            inputs[name] = torch.tensor(values, dtype=torch.float64)
+            inputs[name] = np.array(values, dtype=np.float64)
         elif field in counted:
-            inputs[name] = torch.tensor([counted[field](row) for row in rows], dtype=torch.float64)
+            inputs[name] = np.array([counted[field](row) for row in rows], dtype=np.float64)
     return inputs
 
 
@@ -85,7 +91,8 @@ def arguments_of(metric: Metric) -> dict[str, bool]:
     """Return the inputs that `update` of a metric names, and whether each is required; `**` stands
     for all inputs.
     """
-    parameters = inspect.signature(metric.update).parameters.values()
+    function = metric.items_of if isinstance(metric, CountScore) else metric.update
+    parameters = inspect.signature(function).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return dict.fromkeys(INPUTS, False)
     return {
@@ -114,10 +121,10 @@ class Measurement:
     ) -> None:
         self.metrics = dict(metrics)
         self.additive = {
-            key: metric for key, metric in metrics.items() if isinstance(metric, AdditiveMetric)
+            key: metric for key, metric in metrics.items() if isinstance(metric, AdditiveScore)
         }
         self.counted = {
-            key: metric for key, metric in metrics.items() if isinstance(metric, CountMetric)
+            key: metric for key, metric in metrics.items() if isinstance(metric, CountScore)
         }
         self.left_out: dict[str, str] = {}
         self._given = (
@@ -145,7 +152,7 @@ class Measurement:
             if key in self.left_out:
                 continue
             own = {name: inputs[name] for name in arguments if name in inputs}
-            if isinstance(metric, ResponseMetric):
+            if isinstance(metric, ResponseScore):
                 own["references"] = [row.get("references", row["reference"]) for row in rows]
             try:
                 self._measure(key, metric, own)
@@ -156,7 +163,7 @@ class Measurement:
 
     def give(self, key: str, statistics: NDArray[np.float64]) -> None:
         """Add one of `SHARES` by its statistics of all responses [N, 2], which their rows lack."""
-        self.metrics[key] = self.additive[key] = Share()
+        self.metrics[key] = self.additive[key] = ShareScore()
         self._given[key] = statistics
 
     def statistics(self) -> dict[str, NDArray[np.float64]]:
@@ -203,11 +210,11 @@ class Measurement:
 
     def _measure(self, key: str, metric: Metric, inputs: Mapping[str, Any]) -> None:
         if key in self.additive:
-            self._statistics[key].append(self.additive[key].statistics_of(**inputs).numpy())
+            self._statistics[key].append(np.asarray(self.additive[key].statistics_of(**inputs)))
         elif key in self.counted:
             self._items[key].append(self.counted[key].items_of(**inputs))
         else:
-            metric.update(**inputs)
+            metric.update(**as_tensors(metric, inputs))
 
     def _value(
         self, key: str, statistics: Mapping[str, NDArray[np.float64]], items: Mapping[str, Items]
@@ -229,15 +236,33 @@ class Measurement:
         log.warning("%s: %s; it is left out", key, reason)
 
 
+def as_tensors(metric: Metric, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the inputs with tensors in place of arrays, for a metric of torchmetrics."""
+    if isinstance(metric, SelfBLEUScore):
+        return dict(inputs)
+    import torch
+
+    return {
+        name: torch.from_numpy(values) if isinstance(values, np.ndarray) else values
+        for name, values in inputs.items()
+    }
+
+
 def failing_row(metric: Metric, inputs: Mapping[str, Sequence[Any]]) -> int | None:
     """Return the index of the first response on which a metric fails alone; None if it fails on no
     single one.
     """
     for place in range(len(next(iter(inputs.values()), ()))):
-        alone = copy.deepcopy(metric)
-        alone.reset()
+        one = {name: values[place : place + 1] for name, values in inputs.items()}
         try:
-            alone.update(**{name: values[place : place + 1] for name, values in inputs.items()})
+            if isinstance(metric, AdditiveScore):
+                metric.statistics_of(**one)
+            elif isinstance(metric, CountScore):
+                metric.items_of(**one)
+            else:
+                alone = copy.deepcopy(metric)
+                alone.reset()
+                alone.update(**as_tensors(alone, one))
         except Exception:  # of a user's metric
             return place
     return None
@@ -246,3 +271,39 @@ def failing_row(metric: Metric, inputs: Mapping[str, Sequence[Any]]) -> int | No
 def describe(error: Exception) -> str:
     """Return the type and message of an error in one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def results(measurement: Measurement) -> dict[str, Any]:
+    """Return the metrics as JSON, with their `signatures`; `left_out` has the reasons for those
+    that are absent.
+    """
+    values = {name: _plain(value) for name, value in measurement.values().items()}
+    undefined = {
+        name: UNDEFINED
+        for name, value in values.items()
+        if isinstance(value, float) and not math.isfinite(value)
+    }
+    values = {name: value for name, value in values.items() if name not in undefined}
+    measured = {name: metric for name, metric in measurement.metrics.items() if name in values}
+    signatures = {
+        name: metric.signature for name, metric in measured.items() if hasattr(metric, "signature")
+    }
+    nested = {
+        name: {"score": values[name], "signature": signatures[name]}
+        for name in NESTED
+        if name in signatures
+    }
+    return {
+        **values,
+        **nested,
+        "signatures": signatures,
+        "left_out": measurement.left_out | undefined,
+    }
+
+
+def _plain(value: object) -> Any:
+    if hasattr(value, "tolist"):  # of an array or a tensor
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {str(name): _plain(part) for name, part in value.items()}
+    return [_plain(part) for part in value] if isinstance(value, list | tuple) else value

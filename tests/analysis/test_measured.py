@@ -15,7 +15,7 @@ from safetensors import safe_open
 
 from dialog.analysis.measured import read_measured
 from dialog.errors import UserError
-from dialog.metrics.family import results
+from dialog.metrics.measurement import results
 
 CORPUS_METRICS = {"alignment_accuracy", "answer_accuracy"}
 """They need the answers and alignments of the corpus, so a file of responses alone does not have

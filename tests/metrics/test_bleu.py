@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dialog.metrics import BLEU, F1, SacreBLEU
-from dialog.metrics.bleu import tokenization
-from dialog.metrics.chrf import ChrF
+from dialog.metrics.overlap import ChrF
+from dialog.metrics.scores.bleu import tokenization
 
 
 def sacrebleu(
@@ -76,7 +76,7 @@ def test_bleu_chooses_the_tokenization_by_the_language() -> None:
 
 @pytest.mark.parametrize("installed", [True, False])
 def test_japanese_needs_mecab(monkeypatch: pytest.MonkeyPatch, installed: bool) -> None:
-    monkeypatch.setattr("dialog.metrics.bleu.find_spec", lambda name: installed or None)
+    monkeypatch.setattr("dialog.metrics.scores.bleu.find_spec", lambda name: installed or None)
     assert tokenization("ja") == ("ja-mecab" if installed else "char")
     assert [tokenization(language) for language in ("zh", "th", "und", "de")] == [
         "zh",
@@ -130,7 +130,7 @@ def test_bleu_of_any_order_equals_the_library(pairs: list[tuple[str, str]], n: i
 
 def test_resamples_are_scored_from_sums() -> None:
     metric = SacreBLEU()
-    statistics = metric.statistics_of(RESPONSES, REFERENCES).numpy()
+    statistics = np.asarray(metric.statistics_of(RESPONSES, REFERENCES))
     weights = np.random.default_rng(0).multinomial(4, [0.25] * 4, size=50)  # [R, N]
     values = metric.value(*(weights @ statistics).T)
     for row, value in zip(weights, values, strict=True):

@@ -14,8 +14,10 @@ from torchmetrics import Metric
 
 import dialog
 from dialog.errors import UserError
-from dialog.metrics import Measurement, build_metrics, family
-from dialog.metrics.family import key, results
+from dialog.metrics import Measurement, build_metrics
+from dialog.metrics.measurement import results
+from dialog.metrics.scores import family
+from dialog.metrics.scores.family import key
 from dialog.runs.evaluation.evaluate import evaluate
 
 TEXTS = ["how are you ?", "fine , thank you .", ""]

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dialog.metrics import F1
-from dialog.metrics.overlap import PlatoBLEU, RougeL, longest_common_subsequence
+from dialog.metrics.overlap import PlatoBLEU, RougeL
+from dialog.metrics.scores.overlap import longest_common_subsequence
 
 texts = st.lists(st.text(st.sampled_from("ab ,.\n")), min_size=1, max_size=6)
 

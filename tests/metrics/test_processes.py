@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from dialog.metrics.family import STANDARD
+from dialog.metrics.scores.family import STANDARD
 
 
 def test_four_processes_measure_what_one_does(tmp_path: Path) -> None:

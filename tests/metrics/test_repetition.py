@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from dialog.metrics.repetition import Repetition, SelfBLEU, bleu_with_others
+from dialog.metrics.repetition import Repetition, SelfBLEU
+from dialog.metrics.scores.repetition import bleu_with_others
 
 RESPONSES = [
     "I like it .",

@@ -16,8 +16,9 @@ import torch.distributed as dist
 from torchmetrics import MetricCollection
 
 from dialog.config.components import build
-from dialog.metrics.family import METRICS, STANDARD, key
+from dialog.metrics.family import METRICS
 from dialog.metrics.measurement import NUMBERS, inputs_of
+from dialog.metrics.scores.family import STANDARD, key
 
 RESPONSES = 60
 

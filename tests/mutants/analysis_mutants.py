@@ -85,9 +85,13 @@ MUTANTS = (
         "metric-1",
         "F1 is of sets of words, not of multisets",
         "metrics/test_overlap.py::test_f1_counts_repetitions",
-        ("metrics/overlap.py", "own = _counts(response)", "own = Counter(set(_counts(response)))"),
         (
-            "metrics/overlap.py",
+            "metrics/scores/overlap.py",
+            "own = _counts(response)",
+            "own = Counter(set(_counts(response)))",
+        ),
+        (
+            "metrics/scores/overlap.py",
             "gold = _counts(reference)",
             "gold = Counter(set(_counts(reference)))",
         ),

@@ -14,7 +14,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from torchmetrics import Metric
 from tqdm import tqdm
 
 from dialog.analysis.baselines.rows import ROWS, Baselines, compute_baselines
@@ -23,7 +22,10 @@ from dialog.config.components import Component
 from dialog.data.preparation.job import Job, without_paths
 from dialog.errors import UserError
 from dialog.escaping import json_copy
-from dialog.metrics import AdditiveMetric, CountMetric, Measurement, build_metrics
+from dialog.metrics.family import build_metrics
+from dialog.metrics.measurement import Measurement
+from dialog.metrics.scores.additive import AdditiveScore
+from dialog.metrics.scores.counts import CountScore
 from dialog.paths import cache
 from dialog.ranks import rank
 
@@ -66,7 +68,7 @@ def find_baselines(
 
         def build() -> Measurement:
             metrics = build_metrics(components, language=language)
-            kinds = AdditiveMetric | CountMetric
+            kinds = AdditiveScore | CountScore
             return Measurement(
                 {key: metric for key, metric in metrics.items() if isinstance(metric, kinds)}
             )
@@ -90,7 +92,7 @@ def find_baselines(
         return None
 
 
-def hash_code(metrics: Iterable[Metric]) -> str:
+def hash_code(metrics: Iterable[object]) -> str:
     """Return the SHA-256 of the package's code for the rows, and of the files that define the
     metrics.
     """

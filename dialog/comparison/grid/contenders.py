@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dialog.analysis.measured import RESPONSES
 from dialog.comparison.grid.folder import (
@@ -33,6 +33,7 @@ from dialog.config.compose import (
 from dialog.config.schema import Recipe, to_dict
 from dialog.config.trust import FULL_TRUST, NO_TRUST, Trust, check_importable
 from dialog.config.variations import UNSAFE, parse_variation, recipe_variations
+from dialog.config.yaml_layers import read_yaml
 from dialog.data.reading.files import sha256
 from dialog.errors import UserError
 from dialog.paths import check_links, display_name, is_inner_path
@@ -42,6 +43,8 @@ from dialog.runs.load import check_files
 
 SECTIONS = {field.name for field in fields(Recipe)}
 """Keys with which a setting of a recipe begins."""
+STATEMENT = {"parameters": int, "data": str, "budget": str}
+"""Keys of a system.yaml and the types of their values."""
 SUFFIXES = (".jsonl", ".txt")
 """Suffixes of files of responses."""
 
@@ -355,7 +358,30 @@ def responses_contender(files: Sequence[Path], name: str) -> Contender:
             )
     whole = hashes[0] if len(hashes) == 1 else hash_of(list(hashes))
     paths = tuple(str(path.resolve()) for path in files)
-    return Contender(name, "responses", whole, files=paths, hashes=hashes)
+    stated = read_statement(files[0])
+    return Contender(name, "responses", whole, files=paths, hashes=hashes, stated=stated)
+
+
+def read_statement(file: Path) -> dict[str, Any]:
+    """Read what is stated beside a file of responses: in <its name>.system.yaml, else in
+    system.yaml; empty without either.
+
+    Raises:
+        UserError: another key than parameters, data and budget, or no plain value.
+    """
+    candidates = (file.with_suffix(".system.yaml"), file.with_name("system.yaml"))
+    path = next((path for path in candidates if path.is_file()), None)
+    if path is None:
+        return {}
+    layer = read_yaml(path)
+    for key, value in layer.values.items():
+        expected = STATEMENT.get(str(key))
+        if expected is None or not isinstance(value, expected) or isinstance(value, bool):
+            raise UserError(
+                f"{layer.origin.get(key, path)}: {key}: give parameters (a number), data and budget"
+                " (texts)"
+            )
+    return layer.values
 
 
 def system_contender(option: str) -> Contender:

@@ -75,6 +75,7 @@ class Contender:
         files: Files of responses, one for each seed.
         hashes: SHA-256 of each of them; of a program, of its command.
         system: Command of a program that answers the contexts, in place of files.
+        stated: What the system.yaml of a system states.
         tune: ``KEY=A,B``: values of a recipe, one combination of which is chosen by trials.
         trust: Which parts its recipe and its runs may import; not written to the folder.
         may_run: Whether the caller has given the command; not written to the folder.
@@ -89,6 +90,7 @@ class Contender:
     hashes: tuple[str, ...] = ()
     system: str = ""
     tune: tuple[str, ...] = ()
+    stated: dict[str, Any] = field(default_factory=dict, compare=False)
     trust: Trust = field(default=NO_TRUST, compare=False)
     may_run: bool = field(default=False, compare=False)
 
@@ -360,8 +362,9 @@ def _contender(entry: Mapping[str, Any], trust: Trust) -> Contender:
         raise ValueError(f"{name!r} has {len(files)} files and {len(hashes)} hashes")
     tune = _texts(entry, "tune")
     contender = Contender(
-        name, kind, digest, recipe, folders, files, hashes, system=system, tune=tune
-    )
+        name, kind, digest, recipe, folders, files, hashes, system=system, tune=tune,
+        stated=_typed(entry.get("stated", {}), dict),
+    )  # fmt: skip
     may_run = trust == FULL_TRUST
     return replace(contender, trust=trust.within(contender.recipes), may_run=may_run)
 

@@ -289,14 +289,14 @@ def reference_rows(grid: Grid, split: str, language: str) -> Baselines | None:
 
 def measure_responses(cell: Cell, grid: Grid, split: str) -> Evaluated:
     """Write an evaluation of a file of responses, in the order of the test set."""
-    from dialog.metrics import Measurement, build_metrics, detect_language
-    from dialog.metrics.family import components_of, results
-    from dialog.metrics.words import words
+    from dialog.metrics import detect_language, words
+    from dialog.metrics.measurement import Measurement, results
+    from dialog.metrics.scores.family import build_scores, components_of
 
     rows: list[Row] = match_responses(cell.file, read_test_set(grid, split))
     warn_of_control_characters({row["id"]: row["response"] for row in rows}, cell.name)
     language = detect_language(row["reference"] for row in rows[:4096])
-    measurement = Measurement(build_metrics((), language=language))
+    measurement = Measurement(build_scores(language=language))
     measurement.add(rows)
     fingerprint = hashlib.sha256(b"".join(map(example_bytes, rows)))
     dialogues = [str(row.get("dialogue_id", row["id"])) for row in rows]

@@ -14,7 +14,6 @@ from typing import Any
 
 from dialog.atomic import write_json
 from dialog.build import build_corpus
-from dialog.comparison.context_use import measure_context_use, sample_of
 from dialog.comparison.grid.folder import (
     DIVERGED,
     SPLIT,
@@ -36,10 +35,8 @@ from dialog.comparison.systems.specification import Specification
 from dialog.config.compose import Composed, with_seed
 from dialog.errors import DivergedError, RunError, UserError
 from dialog.json_files import read_json
-from dialog.runs.evaluation.evaluate import evaluate
 from dialog.runs.evaluation.evaluated import Evaluated, corpus_hash, current_evaluation
 from dialog.runs.folder import RECIPE, WEIGHTS, read_recipe
-from dialog.runs.load import load
 from dialog.runs.train import PartOf, resume, train
 
 LISTED = 4
@@ -123,6 +120,10 @@ class Work:
         if cell.trial:
             return
         if (cell.folder / WEIGHTS).is_file() and self.evaluation(cell) is None:
+            from dialog.comparison.context_use import measure_context_use, sample_of
+            from dialog.runs.evaluation.evaluate import evaluate
+            from dialog.runs.load import load
+
             run = load(cell.folder, trust=cell.contender.trust)
             evaluated = evaluate(run, SPLIT, quiet=True)
             try:

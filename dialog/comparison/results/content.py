@@ -6,33 +6,25 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dialog.analysis.calibration import pooled
 from dialog.comparison.breakdown import breakdown, example_properties
-from dialog.comparison.context_use import context_results, measure_context_use, sample_of
 from dialog.comparison.cost import cost, seconds_to_common_value
 from dialog.comparison.curves import crossings
 from dialog.comparison.grid.folder import SPLIT, Grid
 from dialog.comparison.grid.tuning import tuning_results
 from dialog.comparison.parity import parity
 from dialog.comparison.references import ngram_warnings, references_of
-from dialog.comparison.results.attention import (
-    attention_examples,
-    choose_examples,
-    examples_of,
-    readings_of,
-    statistics_rows,
-)
 from dialog.comparison.results.samples import SHARED, disagreements, draw_samples, rating_pairs
 from dialog.comparison.results.systems import System
 from dialog.comparison.statistics.ratings import RESULTS_FORMAT
 from dialog.comparison.statistics.section import statistics_section
 from dialog.comparison.statistics.verdict import listed
-from dialog.data.dialogue import Example
 from dialog.metrics.measurement import FAILED
-from dialog.runs.load import load
 from dialog.training.checkpoints.manifest import MANIFEST
+
+if TYPE_CHECKING:
+    from dialog.data.dialogue import Example
 
 log = logging.getLogger("dialog")
 
@@ -221,6 +213,19 @@ def network_sections(
     """Return "context_use" and "attention" of results.json from the evaluated runs of all recipes,
     each of which is loaded once.
     """
+    if all(system.contender.kind == "responses" for system in systems):
+        nothing: dict[str, list[Any]] = {"examples": [], "statistics": []}
+        return {"examples": 0, "rows": [], "distance": []}, nothing
+    from dialog.comparison.context_use import context_results, measure_context_use, sample_of
+    from dialog.comparison.results.attention import (
+        attention_examples,
+        choose_examples,
+        examples_of,
+        readings_of,
+        statistics_rows,
+    )
+    from dialog.runs.load import load
+
     context = NetworkSection("use of the context")
     maps = NetworkSection("attention")
     statistics = NetworkSection("attention statistics")
@@ -270,5 +275,7 @@ def calibrations(systems: Sequence[System]) -> dict[str, Any]:
                 {"error": values["calibration_error"], **values["calibration"]}
                 for values in metrics
             ]
+            from dialog.analysis.calibration import pooled
+
             pools[system.name] = pooled(bins)
     return pools

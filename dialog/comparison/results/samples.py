@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from dialog.metrics.likelihood import BitsPerByte
+from dialog.metrics.scores.likelihood import BitsPerByteScore
 
 SHARED = ("id", "context", "reference")
 """Fields of responses.jsonl that are equal for all models."""
@@ -55,7 +55,7 @@ def disagreements(contenders: Sequence[Rows], *, count: int = SAMPLES) -> list[d
     scored = [all("nll" in row for row in rows) for rows in contenders]
     if sum(scored) < 2:
         return []
-    metric = BitsPerByte()
+    metric = BitsPerByteScore()
     differing: dict[int, list[tuple[float, int, list[float | None]]]] = {
         n: [] for n, has in enumerate(scored) if has
     }

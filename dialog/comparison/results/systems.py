@@ -8,13 +8,11 @@ from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dialog.analysis.flops import state_bytes, training_flops
 from dialog.analysis.measured import Measured, example_bytes, read_measured
-from dialog.comparison.context_use import sample_of
 from dialog.comparison.grid.folder import SPLIT, Cell, Contender, check_same_conditions, is_diverged
 from dialog.comparison.grid.test_set import examples_of
 from dialog.comparison.grid.work import Work
@@ -22,13 +20,14 @@ from dialog.comparison.parity import EvaluatedSystem
 from dialog.comparison.statistics.section import subset_masks
 from dialog.comparison.systems.answers import SYSTEM
 from dialog.config.schema import Recipe
-from dialog.data.dialogue import Example
 from dialog.json_files import read_json, read_json_lines
 from dialog.report.formats.metrics import metric_value
 from dialog.runs.evaluation.evaluated import check_evaluation, hashes_of
 from dialog.runs.folder import ENVIRONMENT, METRICS, WEIGHTS, read_recipe, read_summary
-from dialog.runs.load import load, load_initial
-from dialog.runs.run import Run
+
+if TYPE_CHECKING:
+    from dialog.data.dialogue import Example
+    from dialog.runs.run import Run
 
 COUNTS = (
     *("examples", "dialogues", "nll_nats", "tokens", "words", "bytes"),
@@ -231,8 +230,11 @@ def finished_system(contender: Contender, runs: list[FinishedRun]) -> System:
     measured: dict[str, Any] = next((entry["metrics"] for entry in entries if entry["metrics"]), {})
     if contender.kind == "responses":
         model |= described(contender, runs)
-        return System(contender, EvaluatedSystem(None, {}, model, measured), runs)
+        evaluated = EvaluatedSystem(None, {}, model, measured, contender.stated)
+        return System(contender, evaluated, runs)
+    from dialog.comparison.context_use import sample_of
     from dialog.models.seq2seq import count_parameters
+    from dialog.runs.load import load, load_initial
 
     trained = next((run for run in runs if (run.folder / WEIGHTS).is_file()), None)
     run = (
@@ -292,6 +294,8 @@ def summaries(runs: list[FinishedRun]) -> dict[str, dict[str, Any]]:
 
 def state_sizes(run: Run) -> dict[str, int | None]:
     """Return the bytes that generation keeps for contexts of `STATE_CONTEXTS` tokens."""
+    from dialog.analysis.flops import state_bytes
+
     network = copy.deepcopy(run.model).cpu().eval()
     return {str(length): state_bytes(network, length) for length in STATE_CONTEXTS}
 
@@ -302,6 +306,8 @@ def flops_per_target_token(run: Run, sample: Sequence[Example]) -> float:
     They are those of an example with the mean lengths, in tokens of the run's tokenizer, of a
     sample of the test set; encoding the context is included.
     """
+    from dialog.analysis.flops import training_flops
+
     responder = run.responder
     pairs = responder.encode_batch(sample)
     sources, targets = (round(fmean(map(len, side))) for side in zip(*pairs, strict=True))

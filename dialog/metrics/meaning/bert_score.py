@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dialog.metrics.additive import References
 from dialog.metrics.meaning.encoder import Embedded, LocalEncoder, batches
 from dialog.metrics.overlap import MeanOverlap
+from dialog.metrics.scores.additive import References
 
 
 class BertScore(MeanOverlap):
@@ -46,7 +46,7 @@ class BertScore(MeanOverlap):
             )
         single = [one for one in references if isinstance(one, str)]
         if len(single) < len(references):
-            return super().statistics_of(responses, references)
+            return torch.from_numpy(super().statistics_of(responses, references))
         scores = [
             greedy_f1(self.encoder.embed(own), self.encoder.embed(gold))
             for own, gold in batches(responses, single)

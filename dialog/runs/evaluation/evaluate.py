@@ -60,7 +60,7 @@ def evaluate(
     from dialog.analysis.training_responses import read_training_responses
     from dialog.data.examples import examples
     from dialog.metrics import build_metrics, detect_language
-    from dialog.metrics.family import components_of
+    from dialog.metrics.scores.family import components_of
     from dialog.report.progress import ProgressBars
     from dialog.runs.evaluation.metrics import Evaluation
     from dialog.runs.evaluator import BLOCK

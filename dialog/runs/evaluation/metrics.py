@@ -17,8 +17,7 @@ from dialog.analysis.measured import example_bytes
 from dialog.analysis.training_responses import TrainingResponses
 from dialog.errors import UserError
 from dialog.escaping import to_json
-from dialog.metrics.family import results
-from dialog.metrics.measurement import Measurement
+from dialog.metrics.measurement import Measurement, results
 from dialog.runs.evaluator import BLOCK, Answered
 
 UNITS = ("tokens", "words", "bytes")

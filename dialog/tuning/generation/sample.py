@@ -22,7 +22,7 @@ from dialog.data.store.plan import pair_batches
 from dialog.errors import UserError
 from dialog.generation.responder import check_answered
 from dialog.metrics import METRICS, DistinctN, Measurement, RarefiedDistinct, detect_language
-from dialog.metrics.family import key
+from dialog.metrics.scores.family import key
 from dialog.runs.run import Run
 
 SPLIT = "validation"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from dialog.cli import main
-from dialog.comparison.grid.contenders import parse_files, split_arguments
+from dialog.comparison.grid.contenders import parse_files, read_statement, split_arguments
 from dialog.errors import UserError
 
 Compare = Callable[..., tuple[int, str]]
@@ -98,6 +99,7 @@ def test_files_are_the_seeds_of_a_system(compare: Compare, tmp_path: Path) -> No
     assert compared["dialogues"] == DIALOGUES
     tested = next(row for row in compared["differences"] if row["metric"] == "bits_per_byte")
     assert "dialogues" in tested["method"]
+    assert compared["parity"] == []
     assert compare(*arguments, "--output", "out")[0] == 0, "the same command continues"
     code, line = compare(f"mine={mine}", f"theirs={mine.split(',')[0]},a0.jsonl", *arguments[2:])
     assert (code, "has the content of another" in line) == (2, True), line
@@ -176,6 +178,44 @@ def test_contexts_are_those_that_compare_expects(
         )
     code, line = compare("one.jsonl", "two.jsonl", "--references", "test.jsonl", "--output", "out")
     assert (code, results(tmp_path / "out")["examples"]) == (0, len(rows)), line
+
+
+def test_statements_of_systems(tmp_path: Path) -> None:
+    own = Path(write(tmp_path / "a.jsonl", answers(1)))
+    (tmp_path / "system.yaml").write_text("parameters: 7\ndata: mine\n", encoding="utf-8")
+    assert read_statement(tmp_path / own) == {"parameters": 7, "data": "mine"}
+    (tmp_path / "a.system.yaml").write_text("budget: 1 epoch\n", encoding="utf-8")
+    assert read_statement(tmp_path / own) == {"budget": "1 epoch"}
+    for text in ("parameters: many\n", "colour: red\n", "budget: [1]\n", "parameters: true\n"):
+        (tmp_path / "a.system.yaml").write_text(text, encoding="utf-8")
+        with pytest.raises(UserError, match=r"a\.system\.yaml:1"):
+            read_statement(tmp_path / own)
+
+
+TORCH_FREE = """
+import sys
+from dialog.cli import main
+sys.argv = ["dialog", "compare", "a.jsonl", "b.jsonl", "--references", "t.jsonl", "--output", "o"]
+try:
+    main()
+except SystemExit as ended:
+    assert not ended.code, ended.code
+print([name for name in ("torch", "torchmetrics", "lightning", "wandb") if name in sys.modules])
+"""
+
+
+def test_files_are_compared_without_torch(tmp_path: Path) -> None:
+    write(tmp_path / "t.jsonl", examples())
+    for place, name in enumerate("ab"):
+        write(tmp_path / f"{name}.jsonl", answers(place))
+    done = subprocess.run(
+        [sys.executable, "-c", TORCH_FREE],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.stdout.splitlines()[-1] == "[]", done.stderr
 
 
 MINE = """

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from dialog.metrics.additive import Numbers, ResponseMetric
+from dialog.metrics.scores.additive import Numbers, ResponseScore
 from dialog.metrics.words import SCRIPTS, UNDETERMINED
 
 ORDER = 4
 """Longest n-gram that is counted."""
 
 
-class SacreBLEU(ResponseMetric):
+class SacreBLEUScore(ResponseScore):
     """Corpus BLEU-4 = 100 * BP * (p_1 p_2 p_3 p_4)^(1/4) against one reference per response.
 
     BP is the brevity penalty, p_n the clipped n-gram precision of the corpus (Papineni et al. 2002,
@@ -31,7 +31,7 @@ class SacreBLEU(ResponseMetric):
             installed, a language without spaces otherwise "char", all others "13a".
     """
 
-    higher_is_better = True
+    higher_is_better: bool | None = True
     size = 2 + 2 * ORDER
     order = ORDER
 
@@ -103,7 +103,7 @@ class SacreBLEU(ResponseMetric):
         return str(self.bleu.get_signature())
 
 
-class BLEU(SacreBLEU):
+class BLEUScore(SacreBLEUScore):
     """Corpus BLEU-n: as `sacrebleu`, with n-grams of at most n words.
 
     Args:
@@ -136,7 +136,7 @@ def tokenization(language: str) -> str:
 
 @lru_cache(maxsize=8192)
 def matching_ngrams(tokenize: str, response: str, reference: str) -> tuple[int, ...]:
-    """Return the statistics of `SacreBLEU`; remembered, since the metrics of all orders need
+    """Return the statistics of `SacreBLEUScore`; remembered, since the metrics of all orders need
     them.
     """
     own, gold = (tokenizer(tokenize)(text.rstrip()).split() for text in (response, reference))

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from dialog.metrics.additive import Numbers, ResponseMetric
+from dialog.metrics.scores.additive import Numbers, ResponseScore
 
 ORDER = 6
 BETA = 2
 
 
-class ChrF(ResponseMetric):
+class ChrFScore(ResponseScore):
     """chrF2 = 100 * (1 + 4) P R / (4 P + R) of character n-grams against one reference.
 
     Popovic (2015), WMT.
@@ -27,7 +27,7 @@ class ChrF(ResponseMetric):
         lowercase: Whether to ignore case.
     """
 
-    higher_is_better = True
+    higher_is_better: bool | None = True
     size = 3 * ORDER
 
     def __init__(self, lowercase: bool = False, **options: Any) -> None:
