@@ -18,7 +18,9 @@ EXTRA = ("h11", "pydantic", "starlette", "uvicorn")
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
-@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...", shell_complete=settings)
+@click.argument(
+    "more", nargs=-1, metavar="[RUN]... [KEY=VALUE]...", shell_complete=settings, type=str
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port",
@@ -35,28 +37,57 @@ EXTRA = ("h11", "pydantic", "starlette", "uvicorn")
     metavar="SECONDS",
     help="Time in which a client or proxy can reuse a connection; longer than its own.",
 )
+@click.option(
+    "--batch",
+    type=click.IntRange(1, 1024),
+    default=32,
+    show_default=True,
+    help="Responses of a run that are generated together.",
+)
+@click.option(
+    "--queue",
+    type=click.IntRange(1, 10**6),
+    default=64,
+    show_default=True,
+    help="Requests that may wait for a run; further ones get status 429.",
+)
+@click.option(
+    "--deadline",
+    type=click.FloatRange(0.1, 3600),
+    default=60,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time for a response, or for the first piece of a stream; then it gets status 503.",
+)
+@click.option(
+    "--log", is_flag=True, help="Write each request to the standard error, without its texts."
+)
 @ensemble_option
 @precision_option
 @ablate_option
 @trust_option
 def serve(
     run: Path,
-    overrides: tuple[str, ...],
+    more: tuple[str, ...],
     host: str,
     port: int,
     keep_alive: int,
+    batch: int,
+    queue: int,
+    deadline: float,
+    log: bool,
     ensemble: tuple[Path, ...],
     precision: str,
     ablate: tuple[str, ...],
     trust: Trust,
 ) -> None:
-    """Serve a RUN over HTTP: OpenAI's chat format, attention maps and a web page.
+    """Serve RUNs over HTTP: OpenAI's chat format, attention maps and a web page of the first one.
 
     \b
     POST /v1/chat/completions  responses in OpenAI's format, also streamed
     POST /attention            {"context": [TEXT, ...], "response": TEXT}: JSON, or "format": "html"
     GET  /                     web page: chat with attention maps
-    GET  /v1/models, /healthz, /openapi.json
+    GET  /v1/models, /healthz, /readyz, /metrics, /openapi.json
 
     generation=CHOICE selects the search; the temperature and top_p of a request select sampling. If
     the environment variable DIALOG_TOKEN is set, requests must send its value as a bearer token; if
@@ -65,8 +96,9 @@ def serve(
     Example: dialog-seq2seq serve runs/quickstart/transformer/...
     """  # noqa: D301 - click reads the character \b
     try:
+        from dialog.serving.engine import LoadLimits
         from dialog.serving.server import TOKEN
-        from dialog.serving.server import serve as serve_run
+        from dialog.serving.server import serve as serve_runs
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in EXTRA:
@@ -76,7 +108,26 @@ def serve(
         ) from error
     from dialog.runs.load import load
 
-    loaded = load(
-        [run, *ensemble], overrides=overrides, precision=precision, trust=trust, ablate=ablate
+    overrides = tuple(word for word in more if "=" in word)
+    runs = [run, *(Path(word) for word in more if "=" not in word)]
+    if ensemble and len(runs) > 1:
+        raise UserError("--ensemble: serve a single RUN, of which the others become a part")
+    loaded = [
+        load(
+            [each, *ensemble],
+            overrides=overrides,
+            precision=precision,
+            trust=trust,
+            ablate=ablate,
+        )
+        for each in runs
+    ]
+    serve_runs(
+        loaded,
+        host,
+        port,
+        os.environ.get(TOKEN, ""),
+        keep_alive=keep_alive,
+        limits=LoadLimits(batch, queue, deadline),
+        logs=log,
     )
-    serve_run(loaded, host, port, os.environ.get(TOKEN, ""), keep_alive=keep_alive)

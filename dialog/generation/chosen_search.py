@@ -6,6 +6,7 @@ from typing import Any
 
 from dialog.config.components import Component, accepts
 from dialog.generation.searches.family import SEARCHES
+from dialog.generation.searches.rows import RowSearch
 
 N_BEST_WIDTH = 5
 """Smallest width of the beam search that replaces a search with a single candidate."""
@@ -30,6 +31,12 @@ def with_innermost(search: Component, inner: Component) -> Component:
     if not accepts(SEARCHES, search, "search"):
         return inner
     return {**search, "search": with_innermost(argument(search, "search"), inner)}
+
+
+def has_rows(search: Component) -> bool:
+    """Return True if the candidates of a search are independent rows, see `RowSearch`."""
+    kind = SEARCHES.constructor(search["name"])
+    return isinstance(kind, type) and issubclass(kind, RowSearch)
 
 
 def draws(search: Component) -> bool:

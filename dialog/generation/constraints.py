@@ -172,6 +172,20 @@ class Constraints:
             preferences[:, self.end] = torch.where(stuck, ends, preferences[:, self.end])
         return scores, preferences
 
+    def stage(self, length: int) -> int:
+        """Return a number that is equal for two lengths of which any two rows may share a call: the
+        preferences do not depend on their tokens, nor on which of the lengths they have.
+        """
+        reads = (
+            length < len(self.prefix)
+            or self.penalised
+            or self.no_repeat_ngram > 0
+            or self.block_context_ngram > 0
+            or self.banned is not None
+            or self.required is not None
+        )
+        return length if reads else -1 - (length < self.min_length)
+
     def advance(self, progress: ConstraintState, tokens: Tensor) -> ConstraintState:
         """Return the progress after one more token [N] of each row."""
         if self.banned is not None:

@@ -21,6 +21,7 @@ from dialog.errors import UserError
 from dialog.generation.banned_words import BannedWords
 from dialog.generation.build import build_search
 from dialog.generation.network_step import NetworkStep, Watch, WatchedStep
+from dialog.generation.row_loop import RowLoop
 from dialog.generation.search import Hypothesis, Search
 from dialog.generation.searches.mmi import ReverseScores
 from dialog.models.inference import PreparedNetworks
@@ -177,9 +178,15 @@ class Responder:
         )
         memory, state = step.start(source, source != PAD)
         replies = decode(step, source.new_full((len(source), 1), BOS), memory, state, source, ids)
-        return [[self._candidate(reply) for reply in hypotheses] for hypotheses in replies]
+        return [[self.candidate(reply) for reply in hypotheses] for hypotheses in replies]
 
-    def _candidate(self, reply: Hypothesis) -> Candidate:
+    def row_loop(self) -> RowLoop:
+        """Return a loop that decodes responses which begin and end at any token."""
+        device = next(self.model.parameters()).device
+        return RowLoop(NetworkStep(self._networks.current()), device)
+
+    def candidate(self, reply: Hypothesis) -> Candidate:
+        """Return a decoded response with its text."""
         text = self.tokenizer.decode(reply.tokens)
         ids = (*reply.tokens, *([EOS] if reply.finished else []))
         return Candidate(text, reply.score, len(ids), reply.token_scores, reply.rank, ids)

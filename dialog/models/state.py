@@ -1,13 +1,15 @@
-"""Frozen bundles of tensors with the batch in dimension 0; the only code that selects and repeats
-their rows.
+"""Frozen bundles of tensors with the batch in dimension 0; the only code that selects, repeats and
+joins their rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import reduce
 from typing import Any, Self
 
+import torch
 from torch import Tensor
 
 
@@ -29,6 +31,21 @@ class Rows:
             )
         )
 
+    @classmethod
+    def join(cls, parts: Sequence[Self]) -> Self:
+        """Return the rows of all parts, which have one structure, in their order.
+
+        Other dimensions that differ, such as the number of source tokens, are padded at their end
+        with 0, which is False in a mask. The law: joined rows step as they do alone.
+        """
+        return replace(
+            parts[0],
+            **{
+                item.name: _join([getattr(part, item.name) for part in parts])
+                for item in fields(cls)
+            },
+        )
+
     def _map(self, change: Callable[[Any], Any]) -> Self:
         """Change each tensor and each bundle."""
         return replace(
@@ -43,6 +60,8 @@ class SharedRows(Rows):
     """
 
     parts: tuple[Tensor, ...]  # each [N, ..]
+    # [N, ..], added to scores: 0 at real tokens, the lowest number at padding; none without scores
+    masks: tuple[Tensor, ...] = ()
     copies: int = 1  # K
 
     def repeat(self, times: int) -> Self:
@@ -59,9 +78,46 @@ class SharedRows(Rows):
             groups = sources.view(-1, copies) if len(rows) % copies == 0 else sources.view(-1, 1)
             is_whole = groups.shape[1] == copies and bool((groups == groups[:, :1]).all())
             sources, copies = (groups[:, 0], copies) if is_whole else (sources, 1)
-        return replace(
-            self, parts=tuple(part.index_select(0, sources) for part in self.parts), copies=copies
+        parts, masks = (
+            tuple(part.index_select(0, sources) for part in group)
+            for group in (self.parts, self.masks)
         )
+        return replace(self, parts=parts, masks=masks, copies=copies)
+
+    @classmethod
+    def join(cls, parts: Sequence[Self]) -> Self:
+        """Return the rows of all parts, each with a source of its own."""
+
+        def columns(name: str) -> Iterator[list[Tensor]]:
+            rows = (
+                [tensor.repeat_interleave(part.copies, 0) for tensor in getattr(part, name)]
+                for part in parts
+            )
+            return map(list, zip(*rows, strict=True))
+
+        return cls(
+            tuple(map(padded_rows, columns("parts"))),
+            tuple(
+                padded_rows(column, fill=torch.finfo(column[0].dtype).min)
+                for column in columns("masks")
+            ),
+        )
+
+
+def padded_rows(tensors: Sequence[Tensor], fill: float = 0) -> Tensor:
+    """Concatenate tensors [N, ..] in dimension 0; shorter ones are padded at their ends."""
+    if len(tensors) == 1:
+        return tensors[0]
+    shapes = {tensor.shape[1:] for tensor in tensors}
+    if len(shapes) == 1:
+        return torch.cat(list(tensors))
+    dtype = reduce(torch.promote_types, (tensor.dtype for tensor in tensors))
+    sizes = map(max, zip(*shapes, strict=True))
+    joined = tensors[0].new_full((sum(map(len, tensors)), *sizes), fill, dtype=dtype)
+    rows = joined.split_with_sizes([len(tensor) for tensor in tensors])
+    for place, tensor in zip(rows, tensors, strict=True):
+        place[tuple(slice(size) for size in tensor.shape)] = tensor
+    return joined
 
 
 def tensors_of(tree: Any) -> Iterator[Tensor]:
@@ -74,6 +130,15 @@ def tensors_of(tree: Any) -> Iterator[Tensor]:
     elif isinstance(tree, Rows):
         for item in fields(tree):
             yield from tensors_of(getattr(tree, item.name))
+
+
+def _join(trees: Sequence[Any]) -> Any:
+    first = trees[0]
+    if isinstance(first, Rows):
+        return type(first).join(trees)
+    if isinstance(first, tuple):
+        return tuple(map(_join, zip(*trees, strict=True)))
+    return padded_rows(trees)
 
 
 def _map(change: Callable[[Any], Any], tree: Any) -> Any:

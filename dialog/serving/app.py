@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError
+from functools import cached_property
 from secrets import token_hex
 from typing import Any, TypeVar
 
@@ -22,29 +23,34 @@ from dialog.generation.chosen_search import draws
 from dialog.generation.responder import Candidate
 from dialog.report.drawing.attention.page import attention_page, page_sources
 from dialog.report.page import joined, render_page
-from dialog.runs.run import Run
-from dialog.serving.gatekeeper import HEALTH, Gatekeeper, read_body
+from dialog.runs.run import Run, run_names
+from dialog.serving.engine import DEFAULT_LIMITS, Answer, Call, Engine, Generation, Job, LoadLimits
+from dialog.serving.gatekeeper import HEALTH, PROBES, READY, AnsweredRequest, Gatekeeper, read_body
+from dialog.serving.metrics import CONTENT_TYPE, Metrics
 from dialog.serving.openapi import openapi
 from dialog.serving.replies import (
     END_OF_STREAM,
+    Completion,
     Health,
     Identity,
     ModelEntry,
     ModelList,
+    Ready,
     RequestError,
+    TextEvents,
+    before_stop,
+    choice,
     chunk,
-    completion,
     event,
     finish_reason,
     json_response,
+    token_logprobs,
+    usage,
     usage_chunk,
 )
 from dialog.serving.requests import AttentionRequest, ChatRequest, first_error, selected_search
-from dialog.serving.worker import Answer, Call, Generation, Worker
 
 PACKAGE = "dialog.serving"
-DEADLINE = 60.0
-"""Seconds that a request waits for its response, or a stream for its first piece."""
 MOST_RESPONSE_TOKENS = 256
 """Tokens of a response whose attention maps are computed."""
 
@@ -52,32 +58,70 @@ Body = TypeVar("Body", bound=BaseModel)
 Result = TypeVar("Result")
 
 
+class Model:
+    """A run of the service: its name there, and its engine."""
+
+    def __init__(self, name: str, run: Run, limits: LoadLimits) -> None:
+        self.name = name
+        self.run = run
+        self.engine = Engine(run, limits)
+
+    @cached_property
+    def pieces(self) -> list[bytes]:
+        """The bytes of each token."""
+        return self.run.tokenizer.pieces()
+
+
 class Service:
-    """The routes of one run.
+    """The routes of some runs.
 
     Args:
-        run: The trained model.
+        runs: The trained models; requests without a name are for the first one.
         token: Key that requests need, see `Gatekeeper`; "" for none.
         hosts: Accepted names of this host, see `Gatekeeper`.
+        limits: Those of each run.
+        log: Called after each request.
     """
 
-    def __init__(self, run: Run, *, token: str = "", hosts: Sequence[str] = ()) -> None:
-        self.run = run
-        self.worker = Worker(run)
+    def __init__(
+        self,
+        *runs: Run,
+        token: str = "",
+        hosts: Sequence[str] = (),
+        limits: LoadLimits = DEFAULT_LIMITS,
+        log: Callable[[AnsweredRequest], None] = lambda _: None,
+    ) -> None:
+        names = run_names(runs)
+        self.served = {
+            name: Model(name, run, limits) for name, run in zip(names, runs, strict=True)
+        }
+        self.first = self.served[names[0]]
+        self.limits = limits
+        self.log = log
+        self.metrics = Metrics()
         self.started = int(time.time())
-        self.page = chat_page(run.name, needs_key=bool(token))
-        self.description = openapi(run.name, run.recipe.generation)
+        self.page = chat_page(names[0], needs_key=bool(token))
+        self.description = openapi(", ".join(names))
         routes = [
             Route("/", self.show_page),
             Route(HEALTH, self.health),
+            Route(READY, self.ready),
+            Route("/metrics", self.measure),
             Route("/openapi.json", self.describe),
             Route("/v1/models", self.models),
             Route("/v1/models/{name:path}", self.model),
             Route("/v1/chat/completions", self.complete, methods=["POST"]),
             Route("/attention", self.attention, methods=["POST"]),
         ]
+        self.paths = {route.endpoint.__name__: route.path_format for route in routes}
         self.starlette = Starlette(routes=routes, exception_handlers=ERROR_RESPONSES)
-        self.app = Gatekeeper(self.starlette, token=token, hosts=hosts, public=("/", HEALTH))
+        self.app = Gatekeeper(
+            self.starlette,
+            token=token,
+            hosts=hosts,
+            public=("/", *PROBES),
+            answered=self._answered,
+        )
 
     async def show_page(self, request: Request) -> Response:
         """Return the web page."""
@@ -85,108 +129,117 @@ class Service:
 
     async def health(self, request: Request) -> Response:
         """Return the state of the service."""
-        state: Health = {"status": "ok", "model": self.run.name, "waiting": self.worker.waiting}
+        waiting = sum(model.engine.waiting for model in self.served.values())
+        state: Health = {"status": "ok", "model": self.first.name, "waiting": waiting}
         return json_response(state)
+
+    async def ready(self, request: Request) -> Response:
+        """Return status 200 if all models take requests, else 503."""
+        state: Ready = {"ready": all(model.engine.ready for model in self.served.values())}
+        return json_response(state, 200 if state["ready"] else 503)
+
+    async def measure(self, request: Request) -> Response:
+        """Return figures in Prometheus' text format."""
+        engines = [(name, model.engine) for name, model in self.served.items()]
+        gauges = {
+            "generated_tokens_total": [(name, engine.generated) for name, engine in engines],
+            "rows": [(name, engine.rows) for name, engine in engines],
+            "waiting": [(name, engine.waiting) for name, engine in engines],
+        }
+        return Response(self.metrics.text(gauges), headers={"Content-Type": CONTENT_TYPE})
 
     async def describe(self, request: Request) -> Response:
         """Return the routes and their fields in the format of OpenAPI."""
         return json_response(self.description)
 
     async def models(self, request: Request) -> Response:
-        """Return a list with the model."""
-        listed: ModelList = {"object": "list", "data": [self._entry()]}
+        """Return all models."""
+        listed: ModelList = {"object": "list", "data": [self._entry(each) for each in self.served]}
         return json_response(listed)
 
     async def model(self, request: Request) -> Response:
         """Return the model of a name."""
-        self._check_model(request.path_params["name"])
-        return json_response(self._entry())
+        return json_response(self._entry(self._model(request.path_params["name"]).name))
 
     async def complete(self, request: Request) -> Response:
         """Answer the last message of a chat."""
-        self.worker.check_room()
+        self._check_room()
         chat = await parsed(request, ChatRequest)
-        if chat.model is not None:
-            self._check_model(chat.model)
-        search = selected_search(self.run.recipe.generation, chat)
+        model = self._model(chat.model)
+        search = selected_search(model.run.recipe.generation, chat)
         seed = "" if not draws(search) else token_hex(8) if chat.seed is None else str(chat.seed)
         identity: Identity = {
             "id": f"chatcmpl-{token_hex(12)}",
             "created": int(time.time()),
-            "model": self.run.name,
+            "model": model.name,
         }
-        job = Generation(chat.context, search, seed)
+        if chat.warnings:
+            identity["warnings"] = chat.warnings
+        job = Generation(chat.context, search, seed, chat.stop or ())
         if chat.stream:
-            return await self._stream(request, job, chat, identity)
-        answer: Answer = await self._awaited(request, job, asyncio.wrap_future(job.future))
-        candidates = generated(answer.candidates)[: chat.n or 1]
-        return json_response(completion(identity, candidates, answer.source_tokens))
+            return await self._stream(request, model, job, chat, identity)
+        answer: Answer = await self._awaited(request, model, job, asyncio.wrap_future(job.future))
+        return json_response(completion(model, answer, chat, identity))
 
     async def attention(self, request: Request) -> Response:
         """Return the attention maps of a response, as `dialog attention` writes them."""
-        self.worker.check_room()
+        self._check_room()
         body = await parsed(request, AttentionRequest)
-        job = Call(lambda: self._attention(body))
-        content: str = await self._awaited(request, job, asyncio.wrap_future(job.future))
+        model = self._model(body.model)
+        job = Call(lambda: attention(model.run, body))
+        content: str = await self._awaited(request, model, job, asyncio.wrap_future(job.future))
         return Response(
             content, media_type="application/json" if body.format == "json" else "text/html"
         )
 
-    def _attention(self, body: AttentionRequest) -> str:
-        """Return the maps as JSON or a page; called by the worker, since the work holds Python's
-        lock.
+    def _answered(self, request: AnsweredRequest) -> None:
+        route = self.paths.get(request.endpoint, "other")
+        self.metrics.count(route, request.status, request.seconds)
+        self.log(request._replace(endpoint=route))
+
+    def _entry(self, name: str) -> ModelEntry:
+        """Return a model in OpenAI's format."""
+        return {"id": name, "object": "model", "created": self.started, "owned_by": "dialog"}
+
+    def _model(self, name: str | None) -> Model:
+        """Return the model of a name, or the first one.
+
+        Raises:
+            RequestError: no model has the name.
         """
-        if body.response is None:
-            response: str | Candidate = generated(self.run.responder.respond([body.context])[0])[0]
-        else:
-            (tokens,) = self.run.tokenizer.encode_batch([body.response])
-            if len(tokens) > MOST_RESPONSE_TOKENS:
-                raise RequestError(
-                    400, f"response: give at most {MOST_RESPONSE_TOKENS} tokens", field="response"
-                )
-            response = body.response
-        reading = self.run.attention(body.context, response)
-        if body.format == "json":
-            return "".join(reading.json_pieces())
-        if not reading["maps"]:
-            raise RequestError(409, f"{self.run.name} has no attention; there is nothing to draw")
-        return attention_page([("", reading)], title="", folds_dialogue=True)
-
-    def _entry(self) -> ModelEntry:
-        """Return the model in OpenAI's format."""
-        return {
-            "id": self.run.name,
-            "object": "model",
-            "created": self.started,
-            "owned_by": "dialog",
-        }
-
-    def _check_model(self, name: str) -> None:
-        """Raise RequestError unless this is the name of the model."""
-        if name != self.run.name:
-            message = f"unknown model {name!r}; this service has {self.run.name!r}"
+        if name is None:
+            return self.first
+        if name not in self.served:
+            known = ", ".join(map(repr, self.served))
+            message = f"unknown model {name!r}; this service has {known}"
             raise RequestError(404, message, field="model", code="model_not_found")
+        return self.served[name]
+
+    def _check_room(self) -> None:
+        """Raise RequestError if no model takes a request."""
+        engines = [model.engine for model in self.served.values()]
+        min(engines, key=lambda engine: engine.waiting).check_room()
 
     async def _awaited(
-        self, request: Request, job: Generation | Call, result: Awaitable[Result]
+        self, request: Request, model: Model, job: Job, result: Awaitable[Result]
     ) -> Result:
-        """Run a job on the worker; return what is awaited.
+        """Run a job on the engine; return what is awaited.
 
         The job is cancelled if the client leaves before.
 
         Raises:
-            RequestError: after `DEADLINE` seconds, or at the end of the service.
+            RequestError: no result in time, or the end of the service.
         """
-        self.worker.submit(job)
+        model.engine.submit(job)
         watching = asyncio.create_task(cancel_when_left(request, job))
         try:
-            async with asyncio.timeout(DEADLINE):
+            async with asyncio.timeout(self.limits.seconds):
                 return await result
         except BaseException as error:
             job.future.cancel()
             if isinstance(error, TimeoutError):
                 raise RequestError(
-                    503, f"no response within {DEADLINE:.0f} s; try again later"
+                    503, f"no response within {self.limits.seconds:g} s; try again later"
                 ) from error
             if isinstance(error, asyncio.CancelledError):
                 raise RequestError(503, "the service ends") from error
@@ -195,43 +248,103 @@ class Service:
             watching.cancel()
 
     async def _stream(
-        self, request: Request, job: Generation, chat: ChatRequest, identity: Identity
+        self,
+        request: Request,
+        model: Model,
+        job: Generation,
+        chat: ChatRequest,
+        identity: Identity,
     ) -> Response:
         """Return a stream of events; an error before the first piece is an ordinary response."""
         loop = asyncio.get_running_loop()
         pieces = asyncio.Queue[str | None]()
+        begin = time.perf_counter()
 
         def emit(piece: str | None) -> None:
             loop.call_soon_threadsafe(pieces.put_nowait, piece)
 
         job.emit = emit
         job.future.add_done_callback(lambda _: emit(None))
-        first = await self._awaited(request, job, pieces.get())
+        first = await self._awaited(request, model, job, pieces.get())
+        self.metrics.first.add(time.perf_counter() - begin)
         if first is None:
             generated(job.future.result().candidates)  # raises an error
+
+        text_event = TextEvents(identity)
 
         async def events() -> AsyncIterator[str]:
             try:
                 yield event(chunk(identity, {"role": "assistant", "content": ""}))
                 piece = first
                 while piece is not None:
-                    yield event(chunk(identity, {"content": piece}))
-                    await asyncio.sleep(0)  # lets Starlette notice that the client has gone
-                    piece = await pieces.get()
+                    text = piece
+                    # a busy service sends several tokens at once
+                    while not pieces.empty() and (piece := pieces.get_nowait()) is not None:
+                        text += piece
+                    yield text_event(text)
+                    if piece is not None:
+                        piece = await pieces.get()
             finally:  # the client may have gone
                 job.future.cancel()
             try:
                 answer = job.future.result()
-                best = generated(answer.candidates)[0]
+                candidates = generated(answer.candidates)[: chat.n or 1]
             except Exception as error:
                 yield event(request_error(error).content)
                 return
-            yield event(chunk(identity, {}, finish_reason(best)))
+            for index, candidate in enumerate(candidates):
+                if index:
+                    content = before_stop(candidate.text, job.stops)
+                    yield event(chunk(identity, {"content": content}, index=index))
+                logprobs = token_logprobs(candidate, model.pieces) if chat.logprobs else None
+                finish = finish_reason(candidate, job.stops)
+                yield event(chunk(identity, {}, index=index, finish=finish, logprobs=logprobs))
             if chat.stream_options is not None and chat.stream_options.include_usage:
-                yield event(usage_chunk(identity, [best], answer.source_tokens))
+                yield event(usage_chunk(identity, candidates, answer.source_tokens))
             yield END_OF_STREAM
 
         return StreamingResponse(events(), media_type="text/event-stream")
+
+
+def attention(run: Run, body: AttentionRequest) -> str:
+    """Return the maps of a response as JSON or a page; called by the engine, since the work holds
+    Python's lock.
+    """
+    if body.response is None:
+        response: str | Candidate = generated(run.responder.respond([body.context])[0])[0]
+    else:
+        (tokens,) = run.tokenizer.encode_batch([body.response])
+        if len(tokens) > MOST_RESPONSE_TOKENS:
+            raise RequestError(
+                400, f"response: give at most {MOST_RESPONSE_TOKENS} tokens", field="response"
+            )
+        response = body.response
+    reading = run.attention(body.context, response)
+    if body.format == "json":
+        return "".join(reading.json_pieces())
+    if not reading["maps"]:
+        raise RequestError(409, f"{run.name} has no attention; there is nothing to draw")
+    return attention_page([("", reading)], title="", folds_dialogue=True)
+
+
+def completion(model: Model, answer: Answer, chat: ChatRequest, identity: Identity) -> Completion:
+    """Return an answer in OpenAI's format."""
+    candidates = generated(answer.candidates)[: chat.n or 1]
+    choices = [
+        choice(
+            number,
+            candidate,
+            chat.stop or (),
+            token_logprobs(candidate, model.pieces) if chat.logprobs else None,
+        )
+        for number, candidate in enumerate(candidates)
+    ]
+    return {
+        **identity,
+        "object": "chat.completion",
+        "choices": choices,
+        "usage": usage(candidates, answer.source_tokens),
+    }
 
 
 def chat_page(name: str, *, needs_key: bool) -> str:
@@ -250,7 +363,7 @@ def chat_page(name: str, *, needs_key: bool) -> str:
     )
 
 
-async def cancel_when_left(request: Request, job: Generation | Call) -> None:
+async def cancel_when_left(request: Request, job: Job) -> None:
     """Cancel a job when the client of a request, whose body has been read, closes the
     connection.
     """

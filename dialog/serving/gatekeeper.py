@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+import re
+import time
+from collections.abc import Callable, Collection
 from hmac import compare_digest
+from secrets import token_hex
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -14,10 +18,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from dialog.serving.replies import RequestError
 
 HEALTH = "/healthz"
+READY = "/readyz"
+PROBES = (HEALTH, READY)
+"""Paths that never wait behind other requests."""
+REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+"""Ids of requests that are taken over from clients; others are replaced."""
 MOST_BYTES = 64 * 1024
 """Size of a body."""
 SURPLUS = "surplus"
-"""Key of a connection's state; True if only `HEALTH` is answered, since too many connections are
+"""Key of a connection's state; True if only `PROBES` are answered, since too many connections are
 open.
 """
 SAFE_HEADERS = {
@@ -27,6 +36,16 @@ SAFE_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+
+
+class AnsweredRequest(NamedTuple):
+    """A request that has been answered, without any text of it."""
+
+    name: str  # the request's id
+    method: str
+    endpoint: str  # name of the function that has answered; "" if it was none
+    status: int  # 0 if the client has left before
+    seconds: float
 
 
 class Turnstile:
@@ -46,7 +65,7 @@ class Gatekeeper:
     every response.
 
     Requests start, and responses are sent, one per pass of the event loop, except for those of
-    `HEALTH`, which thus never wait behind many others.
+    `PROBES`, which thus never wait behind many others. Every response has the id of its request.
 
     Args:
         app: The service.
@@ -55,15 +74,23 @@ class Gatekeeper:
             that has pointed its own name at this machine (DNS rebinding), which does not know a
             key, or from a proxy.
         public: Paths that need no key.
+        answered: Called after each request.
     """
 
     def __init__(
-        self, app: ASGIApp, *, token: str, hosts: Collection[str], public: Collection[str]
+        self,
+        app: ASGIApp,
+        *,
+        token: str,
+        hosts: Collection[str],
+        public: Collection[str],
+        answered: Callable[[AnsweredRequest], None] = lambda _: None,
     ) -> None:
         self.app = app
         self.token = token
         self.hosts = hosts
         self.public = public
+        self.answered = answered
         self.requests = Turnstile()
         self.responses = Turnstile()
 
@@ -72,22 +99,41 @@ class Gatekeeper:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        begin = time.perf_counter()
+        given = Headers(scope=scope).get("x-request-id", "")
+        name = given if REQUEST_ID.fullmatch(given) else token_hex(8)
+        status = 0
 
+        async def send_with_id(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)["X-Request-ID"] = name
+            await send(message)
+
+        try:
+            await self._pass(scope, receive, send_with_id)
+        finally:
+            endpoint = getattr(scope.get("endpoint"), "__name__", "")
+            seconds = time.perf_counter() - begin
+            self.answered(AnsweredRequest(name, scope["method"], endpoint, status, seconds))
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         surplus = scope.get("state", {}).get(SURPLUS, False)
         path = scope["path"]
         headers = SAFE_HEADERS | ({"Connection": "close"} if surplus else {})
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                if path != HEALTH:
+                if path not in PROBES:
                     await self.responses.turn()
                 MutableHeaders(scope=message).update(headers)
             await send(message)
 
-        if path != HEALTH:
+        if path not in PROBES:
             await self.requests.turn()
         error = self._error(Headers(scope=scope), path)
-        if surplus and path != HEALTH:
+        if surplus and path not in PROBES:
             error = RequestError(503, "too many connections; try again later")
         if error is None:
             await self.app(scope, receive, send_with_headers)

@@ -7,8 +7,6 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from dialog.config.schema import GenerationConfig
-from dialog.generation.chosen_search import has_candidates
 from dialog.serving.replies import (
     Chunk,
     Completion,
@@ -16,10 +14,11 @@ from dialog.serving.replies import (
     Health,
     ModelEntry,
     ModelList,
+    Ready,
     ResponseMaps,
     UsageChunk,
 )
-from dialog.serving.requests import SAMPLING_FIELDS, AttentionRequest, ChatRequest
+from dialog.serving.requests import AttentionRequest, ChatRequest
 from dialog.version import __version__
 
 SCHEMAS = "#/components/schemas/"
@@ -33,6 +32,7 @@ SCHEMA_TYPES = (
     Health,
     ModelEntry,
     ModelList,
+    Ready,
 )
 HTML_PAGE: dict[str, Any] = {"text/html": {"schema": {"type": "string"}}}
 NAME_PARAMETER = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
@@ -54,16 +54,13 @@ WORKER_FAILURES = (*COMMON_FAILURES, "400", "404", "413", "415", "429", "500")
 """Failures of the routes that the worker serves."""
 
 
-def openapi(name: str, generation: GenerationConfig) -> dict[str, Any]:
-    """Return the routes and their fields; `name` is that of the model, and `generation` has its
-    search.
-    """
+def openapi(name: str) -> dict[str, Any]:
+    """Return the routes and their fields; `name` is that of the models."""
     adapters: list[tuple[str, Any, Any]] = [
         (kind.__name__, "validation", TypeAdapter(kind)) for kind in SCHEMA_TYPES
     ]
     _, described = TypeAdapter.json_schemas(adapters, ref_template=f"{SCHEMAS}{{model}}")
     schemas = described["$defs"]
-    schemas[ChatRequest.__name__] |= _limits_of_n(generation)
     this_document = {"schema": {"type": "object", "required": ["openapi", "info", "paths"]}}
     completions = _json(Completion)
     completions["text/event-stream"] = {
@@ -73,8 +70,12 @@ def openapi(name: str, generation: GenerationConfig) -> dict[str, Any]:
     gets = {
         "/": _operation("Web page", HTML_PAGE),
         "/healthz": _operation("State of the service", _json(Health), ("403",)),
+        "/readyz": _operation("Whether requests are taken", _json(Ready), ("403", "503")),
+        "/metrics": _operation(
+            "Figures in Prometheus' text format", {"text/plain": {"schema": {"type": "string"}}}
+        ),
         "/openapi.json": _operation("This description", {"application/json": this_document}),
-        "/v1/models": _operation("Models (always one)", _json(ModelList)),
+        "/v1/models": _operation("Models", _json(ModelList)),
         "/v1/models/{name}": _operation(
             "One model, by its name",
             _json(ModelEntry),
@@ -107,26 +108,6 @@ def openapi(name: str, generation: GenerationConfig) -> dict[str, Any]:
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{}, {"key": []}],
-    }
-
-
-def _limits_of_n(generation: GenerationConfig) -> dict[str, Any]:
-    """Return the condition of several responses: not streamed, and from a search that has
-    candidates.
-    """
-    several: dict[str, Any] = {
-        "properties": {"stream": {"enum": [False, None]}, "temperature": {"not": {"const": 0}}}
-    }
-    # greedy search has one response, so only sampling gives several
-    if not has_candidates(generation.search):
-        sampling = [
-            {"required": [field], "properties": {field: {"type": "number"}}}
-            for field in SAMPLING_FIELDS
-        ]
-        several["anyOf"] = sampling
-    return {
-        "if": {"required": ["n"], "properties": {"n": {"type": "integer", "minimum": 2}}},
-        "then": several,
     }
 
 

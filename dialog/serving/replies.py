@@ -4,7 +4,7 @@ stream, errors.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NotRequired
 
 from starlette.responses import Response
@@ -17,6 +17,8 @@ from dialog.generation.responder import Candidate
 RETRY_AFTER = "1"
 """Seconds after which a client may try again."""
 END_OF_STREAM = "data: [DONE]\n\n"
+PLACE = "text"
+"""Stands for the text of an event."""
 
 ErrorType = Literal["invalid_request_error", "rate_limit_error", "server_error"]
 
@@ -54,7 +56,7 @@ class ModelEntry(TypedDict):
 
 
 class ModelList(TypedDict):
-    """List of the one model."""
+    """List of the models."""
 
     object: Literal["list"]
     data: list[ModelEntry]
@@ -66,6 +68,7 @@ class Identity(TypedDict):
     id: str
     created: int
     model: str
+    warnings: NotRequired[list[str]]  # what was ignored
 
 
 class Usage(TypedDict):
@@ -83,6 +86,22 @@ class ReplyMessage(TypedDict):
     content: str
 
 
+class TokenLogprob(TypedDict):
+    """Token of a response, and its log-probability."""
+
+    token: str
+    logprob: float | None
+    bytes: list[int]
+    top_logprobs: list[None]
+
+
+class Logprobs(TypedDict):
+    """Tokens of a response, without the end token."""
+
+    content: list[TokenLogprob]
+    refusal: None
+
+
 FinishReason = Literal["stop", "length"]
 
 
@@ -91,7 +110,7 @@ class Choice(TypedDict):
 
     index: int
     message: ReplyMessage
-    logprobs: None
+    logprobs: Logprobs | None
     finish_reason: FinishReason
 
 
@@ -115,7 +134,7 @@ class ChunkChoice(TypedDict):
 
     index: int
     delta: Delta
-    logprobs: None
+    logprobs: Logprobs | None
     finish_reason: FinishReason | None
 
 
@@ -130,6 +149,12 @@ class UsageChunk(Chunk):
     """Last event of a streamed response with ``include_usage``; it has no choice."""
 
     usage: Usage
+
+
+class Ready(TypedDict):
+    """Whether the service takes requests."""
+
+    ready: bool
 
 
 class TurnEntry(TypedDict):
@@ -200,31 +225,48 @@ def json_response(
     return Response(to_json(content), status, headers, media_type="application/json")
 
 
-def completion(
-    identity: Identity, candidates: Sequence[Candidate], source_tokens: int
-) -> Completion:
-    """Return candidates as the choices of a chat completion."""
-    choices: list[Choice] = [
-        {
-            "index": number,
-            "message": {"role": "assistant", "content": candidate.text},
-            "logprobs": None,
-            "finish_reason": finish_reason(candidate),
-        }
-        for number, candidate in enumerate(candidates)
-    ]
+def choice(
+    number: int, candidate: Candidate, stops: Sequence[str], logprobs: Logprobs | None
+) -> Choice:
+    """Return a candidate as a choice of a chat completion."""
     return {
-        **identity,
-        "object": "chat.completion",
-        "choices": choices,
-        "usage": usage(candidates, source_tokens),
+        "index": number,
+        "message": {"role": "assistant", "content": before_stop(candidate.text, stops)},
+        "logprobs": logprobs,
+        "finish_reason": finish_reason(candidate, stops),
     }
 
 
-def chunk(identity: Identity, delta: Delta, finish: FinishReason | None = None) -> Chunk:
+def chunk(
+    identity: Identity,
+    delta: Delta,
+    *,
+    index: int = 0,
+    finish: FinishReason | None = None,
+    logprobs: Logprobs | None = None,
+) -> Chunk:
     """Return one piece of a streamed response."""
-    choice: ChunkChoice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-    return {**identity, "object": "chat.completion.chunk", "choices": [choice]}
+    own: ChunkChoice = {
+        "index": index,
+        "delta": delta,
+        "logprobs": logprobs,
+        "finish_reason": finish,
+    }
+    return {**identity, "object": "chat.completion.chunk", "choices": [own]}
+
+
+class TextEvents:
+    """Events of the pieces of a response, which differ in their text only; for each token of many
+    clients the rest is written once.
+    """
+
+    def __init__(self, identity: Identity) -> None:
+        whole = event(chunk(identity, {"content": PLACE}))
+        self.head, _, self.tail = whole.rpartition(to_json(PLACE))
+
+    def __call__(self, text: str) -> str:
+        """Return the event of a piece of text."""
+        return f"{self.head}{to_json(text)}{self.tail}"
 
 
 def usage_chunk(
@@ -254,6 +296,39 @@ def event(content: Chunk | ErrorReply) -> str:
     return f"data: {to_json(content)}\n\n"
 
 
-def finish_reason(candidate: Candidate) -> FinishReason:
-    """Return "stop" if the end token was generated, else "length"."""
-    return "stop" if candidate.ids and candidate.ids[-1] == EOS else "length"
+def finish_reason(candidate: Candidate, stops: Sequence[str]) -> FinishReason:
+    """Return "stop" if the end token or one of the stops was generated, else "length"."""
+    ended = candidate.ids[-1:] == (EOS,) or before_stop(candidate.text, stops) != candidate.text
+    return "stop" if ended else "length"
+
+
+def token_logprobs(candidate: Candidate, pieces: Sequence[bytes]) -> Logprobs:
+    """Return the log-probabilities of a response; ``pieces`` are the bytes of each token."""
+    content: list[TokenLogprob] = [
+        {
+            "token": pieces[token].decode("utf-8", errors="replace"),
+            "logprob": score,
+            "bytes": list(pieces[token]),
+            "top_logprobs": [],
+        }
+        for token, score in zip(candidate.ids, candidate.token_scores, strict=True)
+        if token != EOS
+    ]
+    return {"content": content, "refusal": None}
+
+
+def before_stop(text: str, stops: Iterable[str]) -> str:
+    """Return a text up to the first of the stops in it."""
+    return text[: min((place for stop in stops if (place := text.find(stop)) >= 0), default=None)]
+
+
+def without_stop(text: str, stops: Sequence[str]) -> str:
+    """Return the beginning of a growing text that can be shown: no later text makes a part of it
+    the beginning of a stop.
+    """
+    text = before_stop(text, stops)
+    sizes = range(max(map(len, stops), default=0), 0, -1)
+    for size in sizes:
+        if any(stop.startswith(text[-size:]) for stop in stops if len(text) >= size):
+            return text[:-size]
+    return text

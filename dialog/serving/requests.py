@@ -13,18 +13,19 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
-    ValidationInfo,
     WithJsonSchema,
-    field_validator,
 )
 
 from dialog.config.components import Component, hint
 from dialog.config.schema import GenerationConfig
-from dialog.generation.chosen_search import has_candidates, with_candidates
+from dialog.generation.chosen_search import with_candidates
 from dialog.serving.replies import RequestError
 
 MOST_TURNS = 200
 MOST_RESPONSES = 8
+MOST_STOPS = 4
+SYSTEM = ("system", "developer")
+"""Roles of messages that are ignored: the model was not trained with any."""
 MOST_RESPONSE_CHARACTERS = 4096
 EMPTY: Sequence[object] = (None, False, 0, "", [], {})
 SAMPLING_FIELDS = ("temperature", "top_k", "top_p", "min_p", "typical_p")
@@ -75,9 +76,9 @@ def parts_of(content: object) -> object:
 
 
 class Message(KnownFields):
-    """A turn of the user or an earlier response of the model."""
+    """A turn of the user, an earlier response of the model, or instructions, which are ignored."""
 
-    role: Literal["user", "assistant"]
+    role: Literal["user", "assistant", "system", "developer"]
     content: Annotated[
         list[TextPart], BeforeValidator(parts_of, json_schema_input_type=str | list[TextPart])
     ]
@@ -95,15 +96,27 @@ class Message(KnownFields):
 
 
 def check_roles(messages: list[Message]) -> list[Message]:
-    """Return messages in which the roles alternate.
+    """Return messages in which the roles alternate, but for those that are ignored.
 
     Raises:
         ValueError: they do not, or the last one is not the user's.
     """
-    for number, message in enumerate(messages):
-        if message.role != ("user", "assistant")[(len(messages) - 1 - number) % 2]:
+    turns = [message for message in messages if message.role not in SYSTEM]
+    for number, message in enumerate(turns):
+        if message.role != ("user", "assistant")[(len(turns) - 1 - number) % 2]:
             raise ValueError("user and assistant alternate, and the last message is the user's")
+    if not turns:
+        raise ValueError("give a message of the user")
     return messages
+
+
+def listed(stops: object) -> object:
+    """Return a single stop as a list."""
+    return [stops] if isinstance(stops, str) else stops
+
+
+Stop = Annotated[str, Field(min_length=1, max_length=MOST_RESPONSE_CHARACTERS)]
+Stops = Annotated[list[Stop], Field(max_length=MOST_STOPS)]
 
 
 class StreamOptions(KnownFields):
@@ -143,17 +156,19 @@ class ChatRequest(KnownFields):
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     repetition_penalty: Annotated[float, Field(ge=0.01, le=10)] | None = None
+    logprobs: bool | None = None
+    stop: Annotated[Stops, BeforeValidator(listed, json_schema_input_type=Stop | Stops)] | None = (
+        None
+    )
 
     audio: Unsupported = None
     function_call: Literal["none", "auto"] | None = None
     functions: Unsupported = None
     logit_bias: Unsupported = None
-    logprobs: Unsupported = None
     modalities: list[Literal["text"]] | None = None
     presence_penalty: Unsupported = None
     reasoning_effort: Literal["none"] | None = None
     response_format: TextFormat | None = None
-    stop: Unsupported = None
     tool_choice: Literal["none", "auto"] | None = None
     tools: Unsupported = None
     top_logprobs: Unsupported = None
@@ -170,22 +185,25 @@ class ChatRequest(KnownFields):
     store: Ignored = None
     user: Ignored = None
 
-    @field_validator("n")
-    @classmethod
-    def _check_stream(cls, number: int | None, info: ValidationInfo) -> int | None:
-        if info.data.get("stream") and (number or 1) > 1:
-            raise ValueError("a streamed response is a single one")
-        return number
-
     @property
     def context(self) -> list[str]:
         """The turns that the model answers."""
-        return [message.text for message in self.messages]
+        return [message.text for message in self.messages if message.role not in SYSTEM]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is ignored of the messages."""
+        return [
+            f"messages.{number}: ignored; the model was not trained with {message.role} messages"
+            for number, message in enumerate(self.messages)
+            if message.role in SYSTEM
+        ]
 
 
 class AttentionRequest(KnownFields):
     """Body of ``POST /attention``; without a response, the run's search generates one."""
 
+    model: str | None = None
     context: Annotated[list[str], Field(max_length=MOST_TURNS)]
     response: Annotated[str, Field(max_length=MOST_RESPONSE_CHARACTERS)] | None = None
     format: Literal["json", "html"] = "json"
@@ -196,10 +214,8 @@ def selected_search(generation: GenerationConfig, request: ChatRequest) -> Compo
 
     That is the run's search, except that ``temperature`` 0 selects greedy search, and another
     ``temperature`` or a truncation of `SAMPLING_FIELDS` selects sampling. ``max_tokens`` lowers the
-    run's largest length and never raises it.
-
-    Raises:
-        RequestError: a search that returns fewer than ``n`` responses.
+    run's largest length and never raises it. A beam search replaces one that has fewer than ``n``
+    responses.
     """
     section = asdict(generation)
     search = _search(section.pop("search"), request)
@@ -215,15 +231,7 @@ def _search(search: Component, request: ChatRequest) -> Component:
         search = {"name": "greedy"}
     elif chosen:
         search = {**(search if search["name"] == "sampling" else {"name": "sampling"}), **chosen}
-    if request.n is None or request.n == 1:
-        return search
-    if not has_candidates(search):
-        message = (
-            f"n: {search['name']} search returns one response; set temperature above 0 to draw"
-            " several"
-        )
-        raise RequestError(400, message, field="n")
-    return with_candidates(search, request.n)
+    return search if request.n in (None, 1) else with_candidates(search, request.n)
 
 
 def set_fields(request: ChatRequest, names: Sequence[str]) -> dict[str, Any]:

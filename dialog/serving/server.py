@@ -6,6 +6,8 @@ import asyncio
 import gc
 import os
 import socket
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from errno import errorcode
 from ipaddress import ip_address
 from operator import itemgetter
@@ -16,10 +18,11 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from dialog.errors import UserError
-from dialog.escaping import one_line
+from dialog.escaping import one_line, to_json
 from dialog.runs.run import Run
 from dialog.serving.app import Service
-from dialog.serving.gatekeeper import SURPLUS
+from dialog.serving.engine import DEFAULT_LIMITS, LoadLimits
+from dialog.serving.gatekeeper import SURPLUS, AnsweredRequest
 
 TOKEN = "DIALOG_TOKEN"
 """Environment variable with the key of the service."""
@@ -148,10 +151,33 @@ def uvicorn_config(service: Service, keep_alive: int) -> uvicorn.Config:
     )
 
 
-def serve(run: Run, host: str, port: int, token: str, *, keep_alive: int) -> None:
-    """Serve a run until SIGINT or SIGTERM; responses in progress are completed.
+def log_line(request: AnsweredRequest) -> None:
+    """Write a request to the standard error as a line of JSON; it has no text of the request."""
+    content = {
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "id": request.name,
+        "method": request.method,
+        "route": request.endpoint,
+        "status": request.status,
+        "seconds": round(request.seconds, 4),
+    }
+    click.echo(to_json(content), err=True)
 
-    A connection that waits `keep_alive` seconds for its next request is closed.
+
+def serve(
+    runs: Sequence[Run],
+    host: str,
+    port: int,
+    token: str,
+    *,
+    keep_alive: int,
+    limits: LoadLimits = DEFAULT_LIMITS,
+    logs: bool = False,
+) -> None:
+    """Serve runs until SIGINT or SIGTERM; responses in progress are completed.
+
+    A connection that waits `keep_alive` seconds for its next request is closed. If it ``logs``,
+    each request is a line of the standard error.
 
     Raises:
         UserError: other machines could reach the service without a key, an invalid key, or the port
@@ -167,11 +193,13 @@ def serve(run: Run, host: str, port: int, token: str, *, keep_alive: int) -> Non
         )
     with listening_socket(host, port) as listener:
         names = () if token else tuple(dict.fromkeys((*LOCAL_NAMES, host)))
-        service = Service(run, token=token, hosts=names)
+        log = {"log": log_line} if logs else {}
+        service = Service(*runs, token=token, hosts=names, limits=limits, **log)
         shown = f"[{host}]" if ":" in host else host
         click.echo(
             one_line(
-                f"http://{shown}:{listener.getsockname()[1]} serves {run.name}; Ctrl-C ends it"
+                f"http://{shown}:{listener.getsockname()[1]} serves {', '.join(service.served)};"
+                " Ctrl-C ends it"
             )
         )
         # a full collection of the libraries' objects would hold Python's lock for most of a second

@@ -119,6 +119,7 @@ def test_replies_are_as_described(client: Client) -> None:
         ("/v1/models", "get"): client.get("/v1/models").json,
         ("/v1/models/{name}", "get"): client.get("/v1/models").json["data"][0],
         ("/openapi.json", "get"): client.get("/openapi.json").json,
+        ("/readyz", "get"): client.get("/readyz").json,
         (CHAT, "post"): client.chat("Hi .").json,
         ("/attention", "post"): client.post(
             "/attention", {"context": CONTEXT, "response": "Fine ."}
@@ -157,6 +158,8 @@ def test_replies_are_as_described(client: Client) -> None:
         {"n": 7, "top_k": 5, "stream": False},
         {"n": 1, "stream": True},
         {"stop": []},
+        {"stop": [""]},
+        {"logprobs": True},
         {"stop": "."},
         {"user": 5},
         {"top_q": 1},

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from client import CHAT, Client, messages
 
+from dialog.generation.row_loop import RowLoop
 from dialog.runs.run import Run
+from dialog.serving.replies import before_stop, without_stop
 
 TURNS = ("Hello .", "Hi ! How are you ?", "Where is Anna ?")
 
@@ -30,7 +33,16 @@ def test_greedy_response_is_that_of_the_run(client: Client, run: Run) -> None:
     }
 
 
-def test_stream_is_the_same_response_in_pieces(client: Client, run: Run) -> None:
+def test_stream_is_the_same_response_in_pieces(
+    client: Client, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advance = RowLoop.advance
+
+    def slow(loop: RowLoop) -> None:  # a busy machine sends several tokens at once
+        time.sleep(0.05)
+        advance(loop)
+
+    monkeypatch.setattr(RowLoop, "advance", slow)
     answer = client.chat(*TURNS, stream=True, stream_options={"include_usage": True})
     *chunks, end, usage = answer.events
     assert answer.headers["content-type"].startswith("text/event-stream")
@@ -157,6 +169,7 @@ def test_fields_that_change_nothing_are_ignored(client: Client) -> None:
         "user": "x",
         "metadata": {},
         "logprobs": False,
+        "top_logprobs": 0,
         "tools": [],
         "stop": None,
         "presence_penalty": 0,
@@ -176,7 +189,8 @@ def test_fields_that_change_nothing_are_ignored(client: Client) -> None:
     [
         ({"messages": []}, "messages"),
         ({"messages": messages("a") * 201}, "messages"),
-        ({"messages": [{"role": "system", "content": "Be kind ."}]}, "messages.0.role"),
+        ({"messages": [{"role": "system", "content": "Be kind ."}]}, "messages"),
+        ({"messages": [{"role": "tool", "content": "5"}]}, "messages.0.role"),
         ({"messages": [{"role": "user", "content": 5}]}, "messages.0.content"),
         (
             {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
@@ -194,12 +208,12 @@ def test_fields_that_change_nothing_are_ignored(client: Client) -> None:
         ({"min_p": 1}, "min_p"),
         ({"repetition_penalty": 0}, "repetition_penalty"),
         ({"n": 9, "temperature": 1}, "n"),
-        ({"n": 2}, "n"),
-        ({"n": 2, "temperature": 1, "stream": True}, "n"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"frequency_penalty": 3}, "frequency_penalty"),
         ({"tools": [{"type": "function"}]}, "tools"),
-        ({"stop": "none"}, "stop"),
+        ({"stop": [""]}, "stop.0"),
+        ({"stop": ["a", "b", "c", "d", "e"]}, "stop"),
+        ({"top_logprobs": 2}, "top_logprobs"),
         ({"response_format": {"type": "json_object"}}, "response_format.type"),
         ({"logit_bias": {"1": 5}}, "logit_bias"),
         ({"presence_penalty": 1}, "presence_penalty"),
@@ -218,6 +232,85 @@ def test_misspelt_field_names_the_right_one(client: Client) -> None:
     answer = client.chat(*TURNS, temprature=1)
     assert (answer.status, answer.json["error"]["param"]) == (400, "temprature")
     assert "'temperature'" in answer.error
+
+
+def test_several_responses_of_greedy_search_are_those_of_a_beam(client: Client, run: Run) -> None:
+    choices = client.chat(*TURNS, n=3, temperature=0).json["choices"]
+    beam = {"name": "beam", "width": 5, "candidates": 3}
+    expected = [each.text for each in run.respond(TURNS, beam).candidates]
+    assert [choice["message"]["content"] for choice in choices] == expected
+
+
+@pytest.mark.parametrize("temperature", [0, 1.2])
+def test_several_responses_are_streamed(client: Client, temperature: float) -> None:
+    fields = {"n": 3, "temperature": temperature, "seed": 1}
+    texts = ["", "", ""]
+    reasons = [""] * 3
+    for each in client.chat(*TURNS, stream=True, **fields).events:
+        (choice,) = each["choices"]
+        texts[choice["index"]] += choice["delta"].get("content", "")
+        reasons[choice["index"]] = choice["finish_reason"]
+    choices = client.chat(*TURNS, **fields).json["choices"]
+    assert texts == [choice["message"]["content"] for choice in choices]
+    assert reasons == [choice["finish_reason"] for choice in choices]
+
+
+@pytest.mark.parametrize("search", [{"name": "greedy"}, {"name": "beam"}, {"name": "contrastive"}])
+def test_stop_ends_a_response_of_any_search(
+    client: Client, run: Run, monkeypatch: pytest.MonkeyPatch, search: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(run.recipe.generation, "search", search)
+    full = client.chat(*TURNS).reply
+    word = full.split()[-2]
+    stop = [f"{word} {full.split()[-1]}", "never"]
+    expected = full[: full.index(stop[0])]
+    answer = client.chat(*TURNS, stop=stop)
+    assert answer.reply == expected
+    assert answer.json["choices"][0]["finish_reason"] == "stop"
+    pieces = [
+        each["choices"][0]["delta"].get("content", "")
+        for each in client.chat(*TURNS, stop=stop, stream=True).events
+    ]
+    assert "".join(pieces) == expected
+    assert client.chat(*TURNS, stop=full[0]).reply == ""
+    assert client.chat(*TURNS, stop="never").reply == full
+
+
+def test_a_growing_text_holds_back_what_may_begin_a_stop() -> None:
+    stops = ["STOP", "\n\n"]
+    assert without_stop("a ST", stops) == "a "
+    assert without_stop("a STO and", stops) == "a STO and"
+    assert without_stop("a\n", stops) == "a"
+    assert without_stop("a STOP b", stops) == before_stop("a STOP b", stops) == "a "
+    assert without_stop("ab", []) == "ab"
+
+
+@pytest.mark.parametrize("search", [{"name": "greedy"}, {"name": "beam"}])
+def test_logprobs_are_those_of_the_run(
+    client: Client, run: Run, monkeypatch: pytest.MonkeyPatch, search: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(run.recipe.generation, "search", search)
+    (best, *_) = run.respond(TURNS).candidates
+    shown = client.chat(*TURNS, logprobs=True).json["choices"][0]["logprobs"]["content"]
+    scores = [each["logprob"] for each in shown]
+    assert scores == pytest.approx(best.token_scores[: len(scores)], abs=1e-4)
+    assert len(scores) == best.tokens - 1  # without the end token
+    text = b"".join(bytes(each["bytes"]) for each in shown).decode()
+    assert text.strip() == best.text
+    *_, end = client.chat(*TURNS, logprobs=True, stream=True).events
+    assert end["choices"][0]["logprobs"]["content"] == shown
+    assert client.chat(*TURNS).json["choices"][0]["logprobs"] is None
+
+
+@pytest.mark.parametrize("role", ["system", "developer"])
+def test_instructions_are_ignored_and_reported(client: Client, role: str) -> None:
+    body = {"messages": [{"role": role, "content": "Be kind ."}, *messages(*TURNS)]}
+    answer = client.post(CHAT, body)
+    assert answer.reply == client.chat(*TURNS).reply
+    (warning,) = answer.json["warnings"]
+    assert warning.startswith("messages.0: ")
+    assert client.post(CHAT, {**body, "stream": True}).events[0]["warnings"] == [warning]
+    assert "warnings" not in client.chat(*TURNS).json
 
 
 def test_unknown_model(client: Client) -> None:

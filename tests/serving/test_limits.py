@@ -6,18 +6,19 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from client import CHAT, Client, serving
 
 from dialog.generation import responder as responder_module
 from dialog.generation.responder import Responder
+from dialog.generation.row_loop import Row, RowLoop
 from dialog.runs.run import Run
-from dialog.serving import app, server, worker
+from dialog.serving import server
 from dialog.serving.app import Service
+from dialog.serving.engine import Call, LoadLimits
 from dialog.serving.gatekeeper import MOST_BYTES
-from dialog.serving.worker import Call
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def test_a_proxy_passes_its_own_name_where_a_key_is_set(
             server.uvicorn.Server, "run", lambda server, sockets: services.append(server.config.app)
         )
         for token in ("", "secret"):
-            server.serve(run, "127.0.0.1", 0, token, keep_alive=75)
+            server.serve([run], "127.0.0.1", 0, token, keep_alive=75)
     assert [app.hosts for app in services] == [server.LOCAL_NAMES, ()]
     with serving(Service(run, token="secret")) as proxied:
         headers = {
@@ -242,19 +243,19 @@ def test_slow_response_does_not_end_with_the_time_of_the_request(
 ) -> None:
     monkeypatch.setattr(server, "REQUEST_SECONDS", 2)
     with serving(Service(run)) as client:
-        client.service.worker.submit(Call(lambda: time.sleep(3)))
+        client.service.first.engine.submit(Call(lambda: time.sleep(3)))
         assert client.chat("Hi .").status == 200
 
 
 def test_too_many_requests(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "MOST_WAITING", 2)
+    monkeypatch.setattr(client.service.first.engine, "limits", LoadLimits(waiting=2))
     ends = threading.Event()
     jobs = [Call(ends.wait) for _ in range(3)]
-    client.service.worker.submit(jobs[0])
-    while client.service.worker.waiting:
+    client.service.first.engine.submit(jobs[0])
+    while client.service.first.engine.waiting:
         time.sleep(0.01)
     for job in jobs[1:]:
-        client.service.worker.submit(job)
+        client.service.first.engine.submit(job)
     answer = client.chat("Hi .")
     assert (answer.status, answer.headers["retry-after"]) == (429, "1")
     assert answer.json["error"]["code"] == "rate_limit_exceeded"
@@ -265,26 +266,28 @@ def test_too_many_requests(client: Client, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_deadline(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "DEADLINE", 0.3)
+    monkeypatch.setattr(client.service, "limits", LoadLimits(seconds=0.3))
     ends = threading.Event()
-    client.service.worker.submit(Call(ends.wait))
+    client.service.first.engine.submit(Call(ends.wait))
     for fields in ({}, {"stream": True}):
         answer = client.chat("Hi .", **fields)
         assert (answer.status, answer.headers["retry-after"]) == (503, "1")
     ends.set()
-    monkeypatch.setattr(app, "DEADLINE", 60)
+    monkeypatch.setattr(client.service, "limits", LoadLimits())
     assert client.chat("Hi .").status == 200
 
 
+@pytest.mark.parametrize("step", ["begin", "advance"])
 @pytest.mark.parametrize("fields", [{}, {"stream": True}])
 def test_failure_shows_nothing_of_the_inside(
     client: Client,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     fields: dict[str, bool],
+    step: str,
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(Responder, "generate", lambda *_, **__: 1 / 0)
+        patch.setattr(RowLoop, step, lambda *_: 1 / 0)
         answer = client.chat("Hi .", **fields)
     assert (answer.status, answer.error) == (500, "internal failure")
     assert "ZeroDivisionError" in caplog.text
@@ -292,28 +295,28 @@ def test_failure_shows_nothing_of_the_inside(
 
 
 def test_failure_in_the_middle_of_a_stream(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(
-        responder: Responder,
-        source: object,
-        search: object,
-        watch: Callable[[list[int]], None],
-        **_: object,
-    ) -> None:
-        watch(responder.tokenizer.encode("Hello ."))
-        raise SystemExit
+    advance = RowLoop.advance
+    steps: list[int] = []
+
+    def failing(loop: RowLoop) -> None:
+        advance(loop)
+        steps.append(1)
+        if len(steps) > 2:
+            raise SystemExit
 
     with monkeypatch.context() as patch:
-        patch.setattr(Responder, "generate", failing)
+        patch.setattr(RowLoop, "advance", failing)
         answer = client.chat("Hi .", stream=True)
     *_, piece, last = [
         json.loads(line.removeprefix("data: ")) for line in answer.text.strip().split("\n\n")
     ]
-    assert piece["choices"][0]["delta"]["content"] == "Hello ."
+    assert piece["choices"][0]["delta"]["content"]
     assert last["error"]["message"] == "internal failure"
     assert client.chat("Hi .").status == 200
 
 
 def test_scores_that_are_not_numbers(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Row, "hypothesis", lambda _: None)
     monkeypatch.setattr(Responder, "generate", lambda *_, **__: [[]])
     assert client.chat("Hi .").error == "the scores of the model are not numbers"
     maps = client.post("/attention", {"context": ["Hi ."]})
@@ -325,7 +328,7 @@ def test_searches_of_many_requests_are_not_kept(
 ) -> None:
     """The networks, which may hold fused or int8 weights, are built once."""
     monkeypatch.setattr(responder_module, "MOST_SEARCHES", 3)
-    responder = client.service.worker.run.responder
+    responder = client.service.first.engine.run.responder
     networks = responder._networks
     responder._searches.clear()
     replies = [client.chat("Hi .", temperature=0.1 + step / 10, seed=1).reply for step in range(9)]

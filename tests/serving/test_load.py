@@ -19,13 +19,13 @@ from starlette.types import Receive, Scope, Send
 
 from dialog.config.components import Component
 from dialog.data.tokenizers.tokenizer import Tokenizer
-from dialog.generation.network_step import NetworkStep, Watch
-from dialog.generation.responder import Candidate, Responder
+from dialog.generation.network_step import NetworkStep
+from dialog.generation.responder import Responder
 from dialog.runs.run import Run
-from dialog.serving import server, worker
+from dialog.serving import server
 from dialog.serving.app import Service
+from dialog.serving.engine import Call, Engine, Generation, LoadLimits
 from dialog.serving.gatekeeper import HEALTH, Gatekeeper
-from dialog.serving.worker import Call, Generation
 
 
 def post(**fields: object) -> bytes:
@@ -53,40 +53,68 @@ def until(condition: Callable[[], bool]) -> None:
 def busy(client: Client) -> Iterator[None]:
     """Keep the worker busy until the end of the block."""
     ends = threading.Event()
-    client.service.worker.submit(Call(ends.wait))
+    client.service.first.engine.submit(Call(ends.wait))
     try:
-        until(lambda: client.service.worker.waiting == 0)
+        until(lambda: client.service.first.engine.waiting == 0)
         yield
     finally:
         ends.set()
 
 
-def test_waiting_contexts_of_one_search_share_a_batch(
+def test_responses_of_all_settings_share_steps(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sizes, generate = [], Responder.generate
+    """Greedy and drawn, streamed and whole, of any length; and later ones join."""
+    sizes: list[int] = []
+    step = NetworkStep.__call__
 
-    def counted(
-        responder: Responder,
-        source: torch.Tensor,
-        search: Component,
-        watch: Watch,
-        *,
-        ids: list[str],
-    ) -> list[list[Candidate]]:
-        sizes.append(len(source))
-        return generate(responder, source, search, watch, ids=ids)
+    def counted(net: NetworkStep, tokens: torch.Tensor, *rest: object) -> object:
+        sizes.append(len(tokens))
+        return step(net, tokens, *rest)
 
-    monkeypatch.setattr(Responder, "generate", counted)
+    monkeypatch.setattr(NetworkStep, "__call__", counted)
     with ThreadPoolExecutor(9) as pool:
         with busy(client):
             answers = [
-                pool.submit(client.chat, "Hi .", temperature=number % 2) for number in range(8)
+                pool.submit(client.chat, "Hi .", temperature=number % 2, stream=number > 3)
+                for number in range(8)
             ]
-            answers.append(pool.submit(client.chat, "Hi .", temperature=0, stream=True))
-            until(lambda: client.service.worker.waiting == 9)
+            answers.append(pool.submit(client.chat, "Hi .", max_tokens=1, n=2, temperature=0.5))
+            until(lambda: client.service.first.engine.waiting == 9)
         assert all(answer.result().status == 200 for answer in answers)
-    assert sorted(sizes) == [1, 4, 4]
+    assert sizes[0] == 10
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_whole_responses_of_one_search_share_a_batch(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between their tokens those of other requests advance."""
+    sizes, generate = [], Responder.generate
+
+    def counted(
+        responder: Responder, source: torch.Tensor, *rest: object, **more: object
+    ) -> object:
+        sizes.append(len(source))
+        return generate(responder, source, *rest, **more)
+
+    monkeypatch.setattr(Responder, "generate", counted)
+    monkeypatch.setattr(client.service.first.run.recipe.generation, "search", {"name": "beam"})
+    order: list[str] = []
+
+    def ask(name: str, **fields: object) -> int:
+        status = client.chat("Hi .", **fields).status
+        order.append(name)
+        return status
+
+    with ThreadPoolExecutor(4) as pool:
+        with busy(client):
+            answers = [pool.submit(ask, "beam") for _ in range(3)]
+            answers.append(pool.submit(ask, "greedy", temperature=0, max_tokens=1))
+            until(lambda: client.service.first.engine.waiting == 4)
+        assert all(answer.result() == 200 for answer in answers)
+    assert sizes == [3]
+    assert order[0] == "greedy"
 
 
 # ------------------------------------------------------------------ clients that leave
@@ -97,8 +125,8 @@ def test_client_that_leaves_frees_its_place(client: Client, stream: bool) -> Non
     with busy(client):
         with connected(client) as leaving:
             leaving.sendall(post(stream=stream))
-            until(lambda: client.service.worker.waiting == 1)
-        until(lambda: client.service.worker.waiting == 0)
+            until(lambda: client.service.first.engine.waiting == 1)
+        until(lambda: client.service.first.engine.waiting == 0)
         assert client.get("/healthz").json["waiting"] == 0
 
 
@@ -110,9 +138,9 @@ def test_client_that_leaves_ends_its_generation(
     client: Client, monkeypatch: pytest.MonkeyPatch, search: Component, stream: bool
 ) -> None:
     steps: list[int] = []
-    monkeypatch.setattr(client.service.run.recipe.generation, "search", search)
+    monkeypatch.setattr(client.service.first.run.recipe.generation, "search", search)
     for limit in ("min_length", "max_length"):
-        monkeypatch.setattr(client.service.run.recipe.generation, limit, 500)
+        monkeypatch.setattr(client.service.first.run.recipe.generation, limit, 500)
     for method in ("__call__", "represent"):
         monkeypatch.setattr(NetworkStep, method, slow(getattr(NetworkStep, method), steps))
     with connected(client) as leaving:
@@ -134,7 +162,7 @@ def slow(step: Callable[..., object], steps: list[int]) -> Callable[..., object]
 
 
 def test_the_others_of_a_batch_get_their_responses(run: Run) -> None:
-    generating = worker.Worker(run)
+    generating = Engine(run, LoadLimits())
     ends = threading.Event()
     generating.submit(Call(ends.wait))
     jobs = [Generation(["Hi ."], {"name": "greedy"}) for _ in range(3)]
@@ -162,7 +190,10 @@ def test_health_does_not_wait_behind_requests() -> None:
     async def requests() -> None:
         gate = Gatekeeper(app, token="", hosts=(), public=())
         paths = ["/v1/models"] * 50 + [HEALTH]
-        scopes = [{"type": "http", "path": path, "headers": [], "state": {}} for path in paths]
+        scopes = [
+            {"type": "http", "method": "GET", "path": path, "headers": [], "state": {}}
+            for path in paths
+        ]
         await asyncio.gather(*(gate(scope, nothing, nothing) for scope in scopes))
 
     asyncio.run(requests())
@@ -190,7 +221,7 @@ def test_texts_are_encoded_once_and_not_on_the_event_loop(
     client.chat("Once .")
     client.chat("Streamed .", stream=True, stream_options={"include_usage": True})
     client.post("/attention", {"context": ["Mapped ."], "response": "Response ."})
-    assert {thread for _, thread in encoded} == {"dialog-worker"}
+    assert {thread for _, thread in encoded} == {"dialog-engine"}
     texts = [text for text, _ in encoded]
     assert texts.count("Once .") == texts.count("Streamed .") == 1
     encoded.clear()
@@ -202,7 +233,8 @@ def test_texts_are_encoded_once_and_not_on_the_event_loop(
 def test_a_full_queue_is_reported_before_the_body_is_read(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "MOST_WAITING", 0)
+    monkeypatch.setattr(client.service.first.engine, "limits", LoadLimits(waiting=0))
+    assert client.get("/readyz").status == 503
     for path in (CHAT, "/attention"):
         assert client.send("POST", path, b"{").status == 429
 

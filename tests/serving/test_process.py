@@ -40,7 +40,7 @@ def test_signal_ends_the_service_after_the_response_in_progress(
             service.send_signal(signal.SIGTERM)
             text = response.read().decode()
         *chunks, end = text.strip().split("\n\n")
-        assert len(chunks) > 50
+        assert len(chunks) > 5
         assert end == "data: [DONE]"
         assert service.wait(timeout=60) == 143
         assert service.stderr.read() == "stopped by SIGTERM\n"
@@ -53,9 +53,9 @@ def test_other_machines_need_a_key(run: Run) -> None:
             UserError,
             match=f"--host {host}: other machines can reach it; set DIALOG_TOKEN to a key",
         ):
-            serve(run, host, 0, "", keep_alive=75)
+            serve([run], host, 0, "", keep_alive=75)
     with pytest.raises(UserError, match="DIALOG_TOKEN: use ASCII characters only"):
-        serve(run, "0.0.0.0", 0, "clé", keep_alive=75)
+        serve([run], "0.0.0.0", 0, "clé", keep_alive=75)
     assert all(map(is_local, ("localhost", "127.0.0.1", "127.1.2.3", "::1")))
 
 

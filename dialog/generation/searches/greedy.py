@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from dialog.generation.constraints import Constraints
-from dialog.generation.search import Replies, Search, Step
+from dialog.generation.search import Replies, Step
 from dialog.generation.searches.largest import largest
-from dialog.generation.searches.rows import decode_rows
+from dialog.generation.searches.rows import RowSearch, decode_rows
 from dialog.models.contracts import Memory, State
 
 
-class Greedy(Search):
+class Greedy(RowSearch):
     """Emit the most probable token at each step until the end token: argmax_v p(v | previous
     tokens, source).
     """
@@ -25,7 +25,7 @@ class Greedy(Search):
     streams = True
 
     def __init__(self, *, constraints: Constraints) -> None:
-        self.constraints = constraints
+        super().__init__(constraints)
 
     @torch.no_grad()
     def __call__(
@@ -38,10 +38,9 @@ class Greedy(Search):
         ids: Sequence[str] = (),
     ) -> Replies:
         """Decode one response for each row of `first` [N, 1]."""
-        best = decode_rows(step, first, memory, state, source, self.constraints, most_probable)
+        best = decode_rows(self, step, first, memory, state, source)
         return [[] if reply is None else [reply] for reply in best]
 
-
-def most_probable(preferences: Tensor, rows: Tensor, length: int) -> Tensor:
-    """Choose the preferred token of each row."""
-    return largest(preferences, 1)[1].squeeze(-1)
+    def choose(self, preferences: Tensor, numbers: Tensor | None) -> Tensor:
+        """Choose the preferred token of each row."""
+        return largest(preferences, 1)[1].squeeze(-1)

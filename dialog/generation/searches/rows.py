@@ -1,40 +1,61 @@
 """Searches whose rows are independent of each other: greedy search and sampling.
 
+`RowLoop` decodes rows of several such searches together.
+
 Shapes: N rows of the batch, n rows that have not been removed, V vocabulary, L = max_length.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from dialog.generation.constraints import Constraints
-from dialog.generation.search import Hypothesis, Step
+from dialog.generation.search import Hypothesis, Search, Step
 from dialog.models.contracts import Memory, State
 
-Choose = Callable[[Tensor, Tensor, int], Tensor]
-"""From preferences [n, V], the row of the batch that each belongs to [n], and the length so far, to
-tokens [n].
-"""
+
+class RowSearch(Search):
+    """Search that chooses each token from the preferences of its row alone.
+
+    A response is the best of `candidates` independent rows.
+    """
+
+    def __init__(self, constraints: Constraints) -> None:
+        self.constraints = constraints
+
+    @abstractmethod
+    def choose(self, preferences: Tensor, numbers: Tensor | None) -> Tensor:
+        """Choose tokens [n] by preferences [n, V] and the numbers of `uniform` for these tokens
+        [n].
+        """
+
+    def uniform(self, source: Tensor, ids: Sequence[str], times: int) -> Tensor | None:
+        """Return numbers in [0, 1) for each token of each candidate [N * times, max_length + 1];
+        None for a search that does not draw.
+        """
+        return None
 
 
 def decode_rows(
+    search: RowSearch,
     step: Step,
     first: Tensor,
     memory: Memory,
     state: State,
     source: Tensor,
-    constraints: Constraints,
-    choose: Choose,
+    numbers: Tensor | None = None,
 ) -> list[Hypothesis | None]:
     """Extend every row by the chosen token until its end token; None where the scores are not
-    numbers.
+    numbers. The ``numbers`` [N, L + 1] are those of `RowSearch.uniform`.
 
     Finished rows are removed from the batch once they make up half of it. The host waits for the
     device once a token.
     """
+    constraints = search.constraints
     count = len(first)
     device = first.device
     longest = constraints.max_length
@@ -48,7 +69,8 @@ def decode_rows(
         logits, state = step(last, memory, state)
         prefix = tokens[rows, :length]  # [n, length]
         log_probabilities, preferences = constraints(logits[:, -1], prefix, source, progress)
-        chosen = choose(preferences, rows, length)  # [n]
+        own = None if numbers is None else numbers[rows, length]
+        chosen = search.choose(preferences, own)  # [n]
         score = log_probabilities.gather(1, chosen.unsqueeze(1)).squeeze(1)
         tokens[rows, length] = chosen.masked_fill(ended, constraints.end)
         scores[rows, length] = score.masked_fill(ended, 0.0)

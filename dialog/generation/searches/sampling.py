@@ -16,8 +16,8 @@ from torch import Tensor
 
 from dialog.data.tokenizers.tokenizer import PAD
 from dialog.generation.constraints import Constraints
-from dialog.generation.search import Replies, Search, Step, best_first
-from dialog.generation.searches.rows import decode_rows
+from dialog.generation.search import Replies, Step, best_first
+from dialog.generation.searches.rows import RowSearch, decode_rows
 from dialog.models.contracts import Memory, State
 
 GROUPS = 2048
@@ -27,7 +27,7 @@ FEW = 256
 MOST_CANDIDATES = 2**20
 
 
-class Sampling(Search):
+class Sampling(RowSearch):
     """Draw each token from p(v)^(1 / temperature), renormalised over the tokens that all
     truncations keep.
 
@@ -75,7 +75,7 @@ class Sampling(Search):
             raise ValueError(
                 f"candidates is {candidates}; give a number from 1 to {MOST_CANDIDATES}"
             )
-        self.constraints = constraints
+        super().__init__(constraints)
         self.temperature = temperature
         self.top_k = top_k
         self.top_p = top_p
@@ -103,13 +103,14 @@ class Sampling(Search):
         if self.candidates > 1:
             memory = memory.repeat(self.candidates)
             state = state.repeat(self.candidates)
-
-        def choose(preferences: Tensor, rows: Tensor, length: int) -> Tensor:
-            return draw(self.truncate(preferences), uniform[rows, length])
-
-        drawn = decode_rows(step, first, memory, state, source, self.constraints, choose)
+        drawn = decode_rows(self, step, first, memory, state, source, uniform)
         groups = [drawn[at : at + self.candidates] for at in range(0, len(drawn), self.candidates)]
         return [best_first(reply for reply in group if reply is not None) for group in groups]
+
+    def choose(self, preferences: Tensor, numbers: Tensor | None) -> Tensor:
+        """Draw a token of each row."""
+        assert numbers is not None  # of `uniform`
+        return draw(self.truncate(preferences), numbers)
 
     def uniform(self, source: Tensor, ids: Sequence[str], times: int) -> Tensor:
         """Return numbers in [0, 1) for each token of each candidate [N * times, max_length + 1]."""

@@ -316,11 +316,12 @@ class PreparedAttention:
         """
         values = memory.values.float().masked_fill(~memory.mask.unsqueeze(-1), 0.0)
         keys = self.scores.keys(memory.keys.float())
-        return SharedRows((keys, values, additive_mask(memory.mask, torch.float32)))
+        return SharedRows((keys, values), (additive_mask(memory.mask, torch.float32),))
 
     def __call__(self, query: Tensor, memory: SharedRows) -> tuple[Tensor, Tensor]:
         """Return contexts and weights."""
-        keys, values, mask = memory.parts
+        keys, values = memory.parts
+        (mask,) = memory.masks
         weights = self.scores(query, keys, memory.copies).add_(mask.unsqueeze(1)).softmax(-1)
         return torch.bmm(weights, values).flatten(0, 1), weights
 

@@ -79,9 +79,10 @@ class TransformerDecoder(Decoder):
         hook: AttentionHook | None = None,
     ) -> tuple[Tensor, SelfAttentionState]:
         """Map inputs [B, T, E] to outputs [B, T, E]."""
-        states = self.dropout(self.positions(inputs, state.length))
-        turn = self.positions.turn_at(inputs, state.length)
         extension = state.extended(inputs.shape[1])
+        self.positions.check_length(extension.end)
+        states = self.dropout(self.positions(inputs, state.position))
+        turn = self.positions.turn_at(inputs, state.position)
         buffers = []
         for layer, past, source in zip(self.layers, state.layers, memory.layers, strict=True):
             run = checkpointed(layer, hook=hook) if self.activation_checkpointing else layer
@@ -128,7 +129,8 @@ class PreparedTransformerDecoder(Decoder):
         state = SelfAttentionState.empty(
             len(self.layers), like=like.float() if like.device.type == "cpu" else like
         )
-        return SharedRows((additive_mask(encoded.mask[:, None, None], dtype), *parts)), state
+        mask = additive_mask(encoded.mask[:, None, None], dtype)
+        return SharedRows(tuple(parts), (mask,)), state
 
     def forward(
         self,
@@ -139,16 +141,26 @@ class PreparedTransformerDecoder(Decoder):
     ) -> tuple[Tensor, SelfAttentionState]:
         """Map inputs [B, T, D] to outputs [B, T, D]; the hook is called for each token."""
         outputs = []
-        mask, *source = memory.parts
+        source = memory.parts
+        (source_mask,) = memory.masks
         for token in inputs.float().unbind(1):  # [B, D]
-            shift, turn = self._position(token, state.length)
-            states = token + shift
             extension = state.extended(1)
+            self.original.positions.check_length(extension.end)
+            shift, turn = self._position(token, state.position)
+            states = token + shift
+            mask = extension.mask
+            own_mask = None if mask is None else additive_mask(mask, state.layers[0][0].dtype)
             buffers = []
             for depth, layer in enumerate(self.layers):
                 keys_values = source[2 * depth], source[2 * depth + 1]
                 states, written = layer(
-                    states, state.layers[depth], keys_values, extension, mask, turn, hook
+                    states,
+                    state.layers[depth],
+                    keys_values,
+                    extension,
+                    (own_mask, source_mask),
+                    turn,
+                    hook,
                 )
                 buffers.append(written)
             state = extension.state(tuple(buffers))
@@ -163,12 +175,16 @@ class PreparedTransformerDecoder(Decoder):
         is_low = rounds and states.shape[0] * self.layers[0].groups >= MANY and has_fast_bfloat16()
         return torch.bfloat16 if is_low else torch.float32
 
-    def _position(self, token: Tensor, place: int) -> tuple[Tensor, Turn]:
-        """Return what is added to an input [D] at a position, and how its heads are turned;
-        computed once.
+    def _position(self, tokens: Tensor, place: int | Tensor) -> tuple[Tensor, Turn]:
+        """Return what is added to inputs [B, D] at a position, and how their heads are turned;
+        computed once, unless the positions of the rows differ [B].
         """
+        if isinstance(place, Tensor):
+            zeros = torch.zeros_like(tokens).unsqueeze(1)
+            positions = self.original.positions
+            return positions(zeros, place).float().squeeze(1), positions.turn_at(zeros, place)
         while len(self.positions) <= place:
-            zeros = token.new_zeros(1, 1, token.shape[1])
+            zeros = tokens.new_zeros(1, 1, tokens.shape[1])
             positions = self.original.positions
             place_of = len(self.positions)
             self.positions.append(

@@ -6,10 +6,9 @@ width), M memory size, H heads, G heads of keys and values.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import cast
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dialog.models.contracts import AttentionHook, Decoder, Encoded, Encoder
@@ -41,14 +40,6 @@ class EmbeddingEncoder(Encoder):
         return Encoded(states, mask, states.sum(1) / real.sum(1).clamp(min=1))
 
 
-@dataclass(frozen=True)
-class PrefixMemory(Rows):
-    """Places of the source, whose keys and values are in the state."""
-
-    mask: Tensor  # [B, S], True = real
-    lengths: Tensor  # [B], numbers of real tokens
-
-
 class PrefixLayer(nn.Module):
     """Self-attention over source and target, then the feed-forward network."""
 
@@ -64,18 +55,17 @@ class PrefixLayer(nn.Module):
         past: KeysValues,
         extension: Extension,
         *,
-        mask: Tensor,
         causal: bool,
         turn: Turn,
     ) -> tuple[Tensor, KeysValues]:
         """Map states [B, T, D] to [B, T, D]; also return the buffers of all keys (turned) and
-        values, to which ``mask`` [B, 1, 1, S + T'] belongs.
+        values.
         """
         x = self.self_residual.normed(states)
         keys, values = self.self_attention.keys_values(x)  # [B, G, T, D / H]
         written = extension.write(past[0], turn(keys)), extension.write(past[1], values)
         so_far = map(extension.filled, written)  # [B, G, S + T', D / H]
-        attended = self.self_attention(x, *so_far, mask, causal=causal, turn=turn)
+        attended = self.self_attention(x, *so_far, extension.mask, causal=causal, turn=turn)
         states = self.self_residual.added(states, attended)
         states = self.feed_residual(states, self.feed_forward)
         return states, written  # [B, T, D]
@@ -114,49 +104,45 @@ class DecoderOnlyTransformer(Decoder):
         self.norm = settings.last_norm()
         self.causal = context == CAUSAL
 
-    def start(self, encoded: Encoded) -> tuple[PrefixMemory, SelfAttentionState]:
-        """Run the layers over the source; return its places, and its keys and values as state."""
+    def start(self, encoded: Encoded) -> tuple[Rows, SelfAttentionState]:
+        """Run the layers over the source; return its keys and values as state, with its mask."""
         states = self.bridge(encoded.states)
         attention = cast("PrefixLayer", self.layers[0]).self_attention
         keys, _ = attention.keys_values(states[:, :0])  # [B, G, 0, D / H]
         empty = SelfAttentionState.empty(len(self.layers), like=keys)
-        mask = encoded.mask
-        _, state = self._run(states, 0, mask[:, None, None], empty, causal=self.causal)
-        return PrefixMemory(mask, mask.sum(1)), state
+        extension = replace(empty.extended(states.shape[1]), real=encoded.mask)
+        return Rows(), self._run(states, empty, extension, causal=self.causal)[1]
 
     def forward(
         self,
         inputs: Tensor,
-        memory: PrefixMemory,
+        memory: Rows,
         state: SelfAttentionState,
         hook: AttentionHook | None = None,
     ) -> tuple[Tensor, SelfAttentionState]:
         """Map inputs [B, T, E] to outputs [B, T, E]; the hook is never called."""
-        end = state.length + inputs.shape[1]
-        self.positions.check_length(end)
-        source = memory.mask.shape[1]
-        mask = F.pad(memory.mask, (0, end - source), value=True)  # [B, S + T']
-        offset = memory.lengths + (state.length - source)
-        states, state = self._run(inputs, offset, mask[:, None, None], state, causal=True)
+        extension = state.extended(inputs.shape[1])
+        self.positions.check_length(extension.end)
+        states, state = self._run(inputs, state, extension, causal=True)
         return self.norm(states), state
 
     def _run(
         self,
         inputs: Tensor,
-        offset: int | Tensor,
-        mask: Tensor,
         state: SelfAttentionState,
+        extension: Extension,
         *,
         causal: bool,
     ) -> tuple[Tensor, SelfAttentionState]:
-        """Run all layers over inputs [B, T, D], the first at the position ``offset``."""
-        states = self.dropout(self.positions(inputs, offset))
-        turn = self.positions.turn_at(inputs, offset)
-        extension = state.extended(inputs.shape[1])
+        """Run all layers over inputs [B, T, D], whose places behind the state's are in the
+        extension.
+        """
+        states = self.dropout(self.positions(inputs, state.position))
+        turn = self.positions.turn_at(inputs, state.position)
         buffers = []
         for layer, past in zip(self.layers, state.layers, strict=True):
             run = checkpointed(layer, hook=None) if self.activation_checkpointing else layer
-            after, written = run(states, past, extension, mask=mask, causal=causal, turn=turn)
+            after, written = run(states, past, extension, causal=causal, turn=turn)
             states = self.layer_drop(states, after)
             buffers.append(written)
         return states, extension.state(tuple(buffers))

@@ -84,7 +84,9 @@ class DecoderLayer(nn.Module):
         keys, values = self.self_attention.keys_values(x)  # [B, G, T, D / H]
         written = extension.write(past[0], turn(keys)), extension.write(past[1], values)
         so_far = map(extension.filled, written)  # [B, G, T', D / H]
-        attended = self.self_attention(x, *so_far, causal=True, hook=hook, turn=turn)
+        attended = self.self_attention(
+            x, *so_far, extension.mask, causal=True, hook=hook, turn=turn
+        )
         states = self.self_residual.added(states, attended)
 
         x = self.cross_residual.normed(states)
@@ -175,11 +177,14 @@ class PreparedDecoderLayer:
         past: KeysValues,
         source: KeysValues,
         extension: Extension,
-        mask: Tensor,
+        masks: tuple[Tensor | None, Tensor],
         turn: Turn,
         hook: AttentionHook | None,
     ) -> tuple[Tensor, KeysValues]:
-        """Map states [B, D] to [B, D]; also return the buffers with the new key and value."""
+        """Map states [B, D] to [B, D]; also return the buffers with the new key and value.
+
+        The ``masks`` are added to the scores of the target [B, 1, 1, T'] and the source.
+        """
         written = past
         around_own, around_source, around_feed = self.residuals
 
@@ -197,7 +202,7 @@ class PreparedDecoderLayer:
                 turn(query),
                 keys,
                 values,
-                None,
+                masks[0],
                 meant_for(hook, self.attentions[0]),
                 self.attentions[0],
             )
@@ -207,7 +212,7 @@ class PreparedDecoderLayer:
             # [N, H, K, W]
             query = self.query(x).view(len(source[0]), -1, self.heads, self.width).transpose(1, 2)
             mixed = mixed_step(
-                query, *source, mask, meant_for(hook, self.attentions[1]), self.attentions[1]
+                query, *source, masks[1], meant_for(hook, self.attentions[1]), self.attentions[1]
             )
             return self.source_output(mixed.transpose(1, 2).reshape(x.shape))
 

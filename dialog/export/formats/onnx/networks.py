@@ -127,7 +127,8 @@ class ExactState(SelfAttentionState):
 
     def extended(self, tokens: int) -> Extension:
         """Return the places of the next T tokens, which end the new buffers."""
-        return Extension(self.length, self.length + tokens, self.length + tokens, None)
+        end = self.length + tokens
+        return Extension(self.length, end, end, None, self.real_after(tokens))
 
 
 class Structure(NamedTuple):
@@ -208,5 +209,5 @@ class Filling(NamedTuple):
             return tuple(branches.values())
         if isinstance(tree, SelfAttentionState):
             length = branches["layers"][0][0].shape[2]
-            return ExactState(branches["layers"], length, Claim(length))
+            return ExactState(branches["layers"], length, Claim(length), branches.get("real"))
         return replace(tree, **{str(label): branch for label, branch in branches.items()})
