@@ -58,7 +58,7 @@ Body = TypeVar("Body", bound=BaseModel)
 Result = TypeVar("Result")
 
 
-class Model:
+class ServedRun:
     """A run of the service: its name there, and its engine."""
 
     def __init__(self, name: str, run: Run, limits: LoadLimits) -> None:
@@ -93,7 +93,7 @@ class Service:
     ) -> None:
         names = run_names(runs)
         self.served = {
-            name: Model(name, run, limits) for name, run in zip(names, runs, strict=True)
+            name: ServedRun(name, run, limits) for name, run in zip(names, runs, strict=True)
         }
         self.first = self.served[names[0]]
         self.limits = limits
@@ -201,7 +201,7 @@ class Service:
         """Return a model in OpenAI's format."""
         return {"id": name, "object": "model", "created": self.started, "owned_by": "dialog"}
 
-    def _model(self, name: str | None) -> Model:
+    def _model(self, name: str | None) -> ServedRun:
         """Return the model of a name, or the first one.
 
         Raises:
@@ -221,7 +221,7 @@ class Service:
         min(engines, key=lambda engine: engine.waiting).check_room()
 
     async def _awaited(
-        self, request: Request, model: Model, job: Job, result: Awaitable[Result]
+        self, request: Request, model: ServedRun, job: Job, result: Awaitable[Result]
     ) -> Result:
         """Run a job on the engine; return what is awaited.
 
@@ -250,7 +250,7 @@ class Service:
     async def _stream(
         self,
         request: Request,
-        model: Model,
+        model: ServedRun,
         job: Generation,
         chat: ChatRequest,
         identity: Identity,
@@ -327,7 +327,9 @@ def attention(run: Run, body: AttentionRequest) -> str:
     return attention_page([("", reading)], title="", folds_dialogue=True)
 
 
-def completion(model: Model, answer: Answer, chat: ChatRequest, identity: Identity) -> Completion:
+def completion(
+    model: ServedRun, answer: Answer, chat: ChatRequest, identity: Identity
+) -> Completion:
     """Return an answer in OpenAI's format."""
     candidates = generated(answer.candidates)[: chat.n or 1]
     choices = [
