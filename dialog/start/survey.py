@@ -10,6 +10,7 @@ from dialog.data.corpora.parsing.chat_log import LEFT_OUT
 from dialog.data.dialogue import SPLITS, Dialogue, Malformed
 from dialog.data.examples import DROP, ExampleRules, example_windows, usable_dialogue
 from dialog.errors import UserError
+from dialog.report.formats.numbers import counted
 
 RULES = ExampleRules(3, first_turns=False, merge_turns=True, malformed=DROP)
 """Rules of the recipe that is written; see `recipe_text.py`."""
@@ -99,8 +100,8 @@ class Survey:
             raise UserError(f"{path}: {reason}{several}, and that of dialogues")
         if self.kept < FEWEST_DIALOGUES or self.replies["train"] < FEWEST_REPLIES:
             raise UserError(
-                f"{path}: too little to learn from: {self.kept:,} dialogues with"
-                f" {self.replies['train']:,} replies for training; at least {FEWEST_DIALOGUES} and"
+                f"{path}: too little to learn from: {counted(self.kept, 'dialogue')}, with"
+                f" {self.replies['train']:,} training replies; at least {FEWEST_DIALOGUES} and"
                 f" {FEWEST_REPLIES} are needed{self._shorter_pauses()}"
             )
         if len(self.distinct) == 1:

@@ -165,6 +165,12 @@ def test_what_the_user_sets_is_kept(tmp_path: Path) -> None:
     assert detect(tmp_path / "a.csv", {"name": "text"}).component == {"name": "text"}
 
 
+def test_a_column_with_one_speaker_is_the_speakers(tmp_path: Path) -> None:
+    rows = "".join(f"d{n // 2},Anna,Hi {n} you\n" for n in range(20))
+    (tmp_path / "a.csv").write_text(f"dialogue,speaker,text\n{rows}")
+    assert detect(tmp_path / "a.csv", {}).component["speaker"] == "speaker"
+
+
 def database(path: Path) -> None:
     connection = sqlite3.connect(path)
     connection.execute("create table t (a text)")

@@ -82,12 +82,14 @@ def text_column(rows: Sequence[Mapping[str, str]], names: Sequence[str]) -> str 
 
 
 def speaker_column(rows: Sequence[Mapping[str, str]], names: Sequence[str]) -> str | None:
-    """Return the column of speakers; none has a different value in most rows."""
-    for name in named(names, SPEAKER, numbers=True):
-        values = {row[name] for row in rows}
-        if 1 < len(values) <= max(2, MOST_SPEAKERS * len(rows)) or len(rows) < 4:
-            return name
-    return None
+    """Return the column of speakers by its name: one with several values, none of which is that of
+    its row only, else one with a single value.
+    """
+    candidates = named(names, SPEAKER, numbers=True)
+    values = {name: len({row[name] for row in rows}) for name in candidates}
+    most = max(2, MOST_SPEAKERS * len(rows))
+    several = [name for name in candidates if 1 < values[name] <= most]
+    return next(iter([*several, *(name for name in candidates if values[name] == 1)]), None)
 
 
 def dialogue_column(rows: Sequence[Mapping[str, str]], names: Sequence[str]) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from dialog.config.compose import is_path
 from dialog.data.corpora.convokit import CONVERSATIONS, UTTERANCES
 from dialog.data.corpora.slack import DAY
 from dialog.data.reading.files import find_names
@@ -45,6 +46,10 @@ def detect(path: Path, given: Mapping[str, Any]) -> Detected:
     """
     if not path.exists():
         raise UserError(f"{path} does not exist; give a file or folder of chats")
+    if is_path(str(path)):
+        raise UserError(
+            f"{path} is a recipe, not a file of chats; train it: dialog-seq2seq train {path}"
+        )
     if "name" in given:
         return Detected(dict(given), f"corpus {given['name']}, as you chose")
     if path.is_dir():
@@ -96,7 +101,8 @@ def _by_names(names: list[str], path: Path, given: Mapping[str, Any]) -> Detecte
         return Detected({"name": "text", **given}, f"a folder of {len(texts):,} texts")
     if texts:
         return Detected({"name": "whatsapp", **given}, "an export of WhatsApp", merge=True)
-    kinds = ", ".join(sorted({Path(name).suffix for name in ends if name})[:5]) or "no files"
+    suffixes = {Path(name).suffix for name in ends}
+    kinds = ", ".join(sorted(suffix for suffix in suffixes if suffix)[:5]) or "no files"
     raise UserError(
         f"{path}: no known format (it holds {kinds}); a folder or archive may be an export of"
         " WhatsApp (.txt), Telegram (result.json) or Slack (users.json), a ConvoKit corpus, or a"
