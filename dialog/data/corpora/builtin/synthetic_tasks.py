@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate, permutations, product
+from itertools import accumulate, chain, permutations, product
 from random import Random
 from typing import NamedTuple
 
@@ -71,11 +71,12 @@ class SyntheticTasks:
     - `rare`: the response is the value after `?` (`> value ? value value`). With many values
       training asks for each only a few times; it never asks for every tenth, and the test asks only
       for those. A copying head learns it (See et al. 2017).
-    - `multi_recall` of the values after `answers` of the keys, which are all different (`> key
-      value noise key value ? key key`). Attention learns it; a state of fixed size holds only so
-      many pairs (Arora et al. 2023, multi-query associative recall). The published generator draws
-      noise among the keys, so that its answers are ambiguous; keys, values and noise are disjoint
-      here, and keys are asked for in random order.
+    - `multi_recall` of `answers` keys, which are all different, and their values (`> key value key
+      value ? key key`, answered by `> key value key value`). As in multi-query associative recall
+      (Arora et al. 2023), each value is predicted right after its key. Attention learns it; a state
+      of fixed size holds only so many pairs. The published generator draws noise among the keys, so
+      that its answers are ambiguous; keys and values are disjoint here, and keys are asked for in
+      random order.
     - `selective_copy` of the `answers` symbols among noise, in order (Gu & Dao 2023, section 4.1).
     - `needle`: the value after the only key, anywhere in noise (`> noise key value noise ? key`).
     - `counting`: the sum of the symbols, modulo their number; with two symbols it is parity. The
@@ -99,7 +100,7 @@ class SyntheticTasks:
         symbols: Number of different symbols; for recall, multi_recall and needle, of keys; without
             effect on permutations.
         values: Number of different values.
-        answers: Most words of a response of multi_recall, and the words of one of selective_copy.
+        answers: Most keys asked for in multi_recall, and the words of a response of selective_copy.
         seed: Seed of the generator.
 
     Raises:
@@ -225,12 +226,12 @@ class SyntheticTasks:
 
     def _multi_recall(self, random: Random, length: int) -> Exchange:
         keys = [_word(key) for key in _different(random, length, self.symbols)]
-        parts = [[key, self._value(_below(random, self.values))] for key in keys]
-        for _ in range(length):
-            parts.insert(_below(random, len(parts) + 1), [self._noise(random)])
-        words = [word for part in parts for word in part]
+        pairs = {key: self._value(_below(random, self.values)) for key in keys}
         asked = [keys[key] for key in _different(random, min(self.answers, length), length)]
-        return _copied([*words, ASK, *asked], [words.index(key) + 1 for key in asked])
+        words = [*chain.from_iterable(pairs.items()), ASK, *asked]
+        question = 2 * length + 1
+        places = ((question + turn, words.index(key) + 1) for turn, key in enumerate(asked))
+        return _copied(words, [*chain.from_iterable(places)])
 
     def _selective_copy(self, random: Random, length: int) -> Exchange:
         words = [self._noise(random) for _ in range(length)]
