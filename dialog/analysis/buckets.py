@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate, chain
+from typing import NamedTuple
 
 from dialog.data.dialogue import Entry, Malformed
 from dialog.data.examples import ExampleRules, example_windows, usable_dialogue
@@ -42,14 +44,29 @@ def rarest_word_count(reference: str, train_counts: Mapping[str, int]) -> int | 
     return min((train_counts.get(word, 0) for word in words(reference.lower())), default=None)
 
 
-def count_words(entries: Iterable[Entry], rules: ExampleRules) -> Counter[str]:
-    """Count the words of all turns of a split, in lower case, after the rules for examples."""
+class TrainingText(NamedTuple):
+    """How often each word occurs in train, in lower case, and the words of its longest context."""
+
+    counts: Counter[str]
+    longest_context: int
+
+
+def training_text(entries: Iterable[Entry], rules: ExampleRules) -> TrainingText:
+    """Count the words of all turns of a split and of its longest context, after the rules for
+    examples.
+    """
     counts: Counter[str] = Counter()
+    longest = 0
     for entry in entries:
         dialogue = usable_dialogue(entry, rules, Counter())
-        for turn in () if dialogue is None else dialogue.turns:
-            counts.update(words(turn.text.lower()))
-    return counts
+        if dialogue is None:
+            continue
+        turns = [words(turn.text.lower()) for turn in dialogue.turns]
+        counts.update(chain.from_iterable(turns))
+        before = [0, *accumulate(map(len, turns))]  # words before each turn
+        for first, response in example_windows(dialogue, rules):
+            longest = max(longest, before[response] - before[first])
+    return TrainingText(counts, longest)
 
 
 def response_acts(entries: Iterable[Entry], rules: ExampleRules) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
@@ -16,10 +15,11 @@ from dialog.analysis.buckets import (
     CONTEXT_WORDS,
     RAREST_WORD,
     RESPONSE_WORDS,
-    count_words,
+    TrainingText,
     label_of,
     rarest_word_count,
     response_acts,
+    training_text,
 )
 from dialog.config.schema import Recipe
 from dialog.errors import UserError
@@ -29,6 +29,10 @@ from dialog.metrics.scores.overlap import F1Score
 from dialog.metrics.words import words
 
 Floats = NDArray[np.float64]
+
+TRAINING_LENGTH = "context length"
+MANY_BEYOND = 0.05
+"""Share of contexts longer than all of train from which they are reported as a group."""
 
 
 class Qualities(NamedTuple):
@@ -53,7 +57,7 @@ class Grouping(NamedTuple):
 
 def breakdown(
     evaluations: Mapping[str, Sequence[Path]],
-    train_counts: Mapping[str, int] | None = None,
+    train: TrainingText | None = None,
     acts: Mapping[str, str] | None = None,
 ) -> list[dict[str, Any]]:
     """Return "breakdown" of results.json from the responses.jsonl of all runs, which have the same
@@ -66,7 +70,7 @@ def breakdown(
 
     Args:
         evaluations: Folders of the evaluations, or files of responses, by model.
-        train_counts: Number of each word in train, from `count_words`; None if train is unknown.
+        train: Words of train, from `training_text`; None if train is unknown.
         acts: Dialogue act of each example by its id, from `response_acts`.
     """
     files = {model: [_file(path) for path in paths] for model, paths in evaluations.items()}
@@ -76,7 +80,7 @@ def breakdown(
     qualities = {model: [_read(path) for path in paths] for model, paths in files.items()}
     return [
         {"by": grouping.by, "buckets": buckets}
-        for grouping in groupings(first, train_counts, acts or {})
+        for grouping in groupings(first, train, acts or {})
         if (
             buckets := [
                 _bucket(label, grouping, qualities)
@@ -87,11 +91,11 @@ def breakdown(
     ]
 
 
-def example_properties(recipe: Recipe, split: str) -> tuple[Counter[str] | None, dict[str, str]]:
-    """Return the last two arguments of `breakdown`: counts of the words of train, and the acts of a
-    split's responses.
+def example_properties(recipe: Recipe, split: str) -> tuple[TrainingText | None, dict[str, str]]:
+    """Return the last two arguments of `breakdown`: the words of train, and the acts of a split's
+    responses.
 
-    The counts are None if the corpus has no training split.
+    The words are None if the corpus has no training split.
     """
     from dialog.build import build_corpus, build_rules
 
@@ -99,36 +103,50 @@ def example_properties(recipe: Recipe, split: str) -> tuple[Counter[str] | None,
     rules = build_rules(recipe)
     acts = response_acts(corpus.dialogues(split), rules)
     try:
-        return count_words(corpus.dialogues("train"), rules), acts
+        return training_text(corpus.dialogues("train"), rules), acts
     except UserError:
         return None, acts
 
 
-def groupings(
-    file: Path, train_counts: Mapping[str, int] | None, acts: Mapping[str, str]
-) -> list[Grouping]:
+def groupings(file: Path, train: TrainingText | None, acts: Mapping[str, str]) -> list[Grouping]:
     """Label the examples of a responses.jsonl by each property that is known."""
     turns: list[str | None] = []
-    context_words: list[str | None] = []
+    lengths: list[int] = []
     sizes: list[str | None] = []
     rarest: list[str | None] = []
     act_labels: list[str | None] = []
     for row in read_json_lines(file, "id", "context", "reference"):
         turns.append(label_of(len(row["context"]), CONTEXT_TURNS))
-        read = sum(len(words(turn)) for turn in row["context"])
-        context_words.append(label_of(read, CONTEXT_WORDS))
+        lengths.append(sum(len(words(turn)) for turn in row["context"]))
         sizes.append(label_of(len(words(row["reference"])), RESPONSE_WORDS))
-        count = None if train_counts is None else rarest_word_count(row["reference"], train_counts)
+        count = None if train is None else rarest_word_count(row["reference"], train.counts)
         rarest.append(None if count is None else label_of(count, RAREST_WORD))
         act_labels.append(acts.get(row["id"]))
     distinct_acts = sorted({label for label in act_labels if label is not None})
     return [
         Grouping("context turns", turns, [label for _, label in CONTEXT_TURNS]),
-        Grouping("context words", context_words, [label for _, label in CONTEXT_WORDS]),
+        Grouping(
+            "context words",
+            [label_of(length, CONTEXT_WORDS) for length in lengths],
+            [label for _, label in CONTEXT_WORDS],
+        ),
+        *_beyond_training(lengths, train),
         Grouping("response words", sizes, [label for _, label in RESPONSE_WORDS]),
         Grouping("rarest word", rarest, [label for _, label in RAREST_WORD]),
         Grouping("act", act_labels, distinct_acts),
     ]
+
+
+def _beyond_training(lengths: Sequence[int], train: TrainingText | None) -> list[Grouping]:
+    """Group examples by whether their context is longer than all of train, if many are."""
+    if train is None:
+        return []
+    longest = train.longest_context
+    beyond = sum(length > longest for length in lengths)
+    if beyond < MANY_BEYOND * len(lengths):
+        return []
+    order = [f"trained: up to {longest} words", "longer than trained"]
+    return [Grouping(TRAINING_LENGTH, [order[length > longest] for length in lengths], order)]
 
 
 def _bucket(

@@ -7,10 +7,10 @@ from dialog.analysis.buckets import (
     MOST_NAMED_ACTS,
     RAREST_WORD,
     act_label,
-    count_words,
     label_of,
     rarest_word_count,
     response_acts,
+    training_text,
 )
 from dialog.data.dialogue import Dialogue, Malformed, Turn
 from dialog.data.examples import ExampleRules
@@ -32,10 +32,11 @@ def test_labels(value: int, label: str) -> None:
 
 
 def test_rarest_word() -> None:
-    counts = count_words(
+    counts, longest = training_text(
         [dialogue("d", "The cat !", "the dog"), dialogue("e", "the", "end"), Malformed("f:1")],
         RULES,
     )
+    assert longest == 3
     assert counts == {"the": 3, "cat": 1, "!": 1, "dog": 1, "end": 1}
     assert rarest_word_count("The CAT", counts) == 1
     assert rarest_word_count("the", counts) == 3

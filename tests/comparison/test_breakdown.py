@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dialog.analysis.buckets import TrainingText
 from dialog.comparison.breakdown import breakdown
 
 BIT = math.log(2)
@@ -64,12 +66,15 @@ def test_breakdown_by_hand(evaluations: dict[str, list[Path]]) -> None:
     """One word of two in common: F1 2/3; an unknown byte costs 8 bits more."""
     result = table(
         breakdown(
-            evaluations, {"good": 200, "cat": 5, "one": 12, "two": 40, "three": 10}, {"e#1": "ask"}
+            evaluations,
+            TrainingText(Counter(good=200, cat=5, one=12, two=40, three=10), longest_context=1),
+            {"e#1": "ask"},
         )
     )
     assert list(result) == [
         "context turns",
         "context words",
+        "context length",
         "response words",
         "rarest word",
         "act",
@@ -79,6 +84,7 @@ def test_breakdown_by_hand(evaluations: dict[str, list[Path]]) -> None:
         "1": (2, approx((10 + 40 + 30 + 40) / 40), None, approx(100 / 3), approx((100 + 40) / 2)),
         "2": (1, approx(3.0), None, approx(50), approx(100)),
     }
+    assert [row[0] for row in result["context length"].values()] == [2, 1]  # d#2 reads two words
     assert {label: row[0] for label, row in result["response words"].items()} == {
         "1-3": 2,
         "4-7": 1,

@@ -8,6 +8,7 @@ from typing import Any
 from dialog.report.drawing.charts import Spread, categories_svg, reliability_svg
 from dialog.report.formats.metrics import metric_display
 from dialog.report.formats.numbers import count, percent
+from dialog.report.sections.cost import state_rows
 from dialog.report.tables import (
     NONE,
     ReportCell,
@@ -27,6 +28,10 @@ from dialog.report.tables import (
 TITLES = {"rarest word": "occurrences of the rarest word in train", "act": "dialogue act"}
 """Titles of properties whose name in results.json does not explain itself."""
 
+TRAINING_LENGTH = "context length"
+LENGTHS = (TRAINING_LENGTH, "context words")
+"""Properties by which answer accuracy is reported."""
+
 BARS = "; bars: standard deviation over seeds"
 
 
@@ -44,14 +49,15 @@ def breakdown(results: Results) -> ReportSection:
         "answer_accuracy" in model["summary"].get("all", {}) for model in results["models"]
     )
     if has_answers and by_length:
-        drawings = [_answers_chart(by_length[0], names), *drawings]
+        trained = [part["buckets"][0]["label"] for part in filled if part["by"] == TRAINING_LENGTH]
+        drawings = [_answers_chart(by_length[0], names, trained), *drawings]
         caption = (
             f"First: answer accuracy by the length of the context{BARS}. Others: bits per byte of"
             " the references; lower is better."
         )
     over = "; mean over seeds" if has_several_seeds(results) else ""
     tables = (
-        *_table(by_length if has_answers else (), names, "answer_accuracy", over),
+        *(_answers_tables(filled, results, over) if has_answers else ()),
         *_table(filled, names, "bits_per_byte", over),
         *_table(filled, names, "f1", over, folded="F1"),
     )
@@ -85,12 +91,23 @@ def calibration(results: Results) -> ReportSection:
     )
 
 
+def _answers_tables(
+    parts: Sequence[Mapping[str, Any]], results: Results, over: str
+) -> tuple[ReportTable, ...]:
+    """Return answer accuracy by the length of the context, with each contender's bytes of state."""
+    chosen = [part for part in parts if part["by"] in LENGTHS]
+    rows = (text_row(label, *sizes, NONE) for label, sizes in state_rows(results["models"]))
+    states = RowGroup("Memory", tuple(rows))
+    return _table(chosen, model_names(results), "answer_accuracy", over, further=(states,))
+
+
 def _table(
     parts: Sequence[Mapping[str, Any]],
     names: Sequence[str],
     metric: str,
     over: str,
     folded: str = "",
+    further: Sequence[RowGroup] = (),
 ) -> tuple[ReportTable, ...]:
     """Return a group for each property; nothing for a metric that no contender has."""
     if not _is_measured(parts, names, metric):
@@ -99,6 +116,7 @@ def _table(
         RowGroup(_title(part).capitalize(), tuple(_row(b, names, metric) for b in part["buckets"]))
         for part in parts
     ]
+    groups += further
     caption = f"{metric_display(metric).label} by property of the example{over}."
     options = {"caption": caption, "contenders": len(names), "folded": folded}
     return table_of_groups(("", *names, "Examples"), groups, **options)
@@ -128,14 +146,15 @@ def _chart(part: Mapping[str, Any], names: Sequence[str]) -> str:
     )
 
 
-def _answers_chart(part: Mapping[str, Any], names: Sequence[str]) -> str:
+def _answers_chart(part: Mapping[str, Any], names: Sequence[str], trained: Sequence[str]) -> str:
     series = {
         index: [Spread(100 * each["mean"], each["std"] and 100 * each["std"]) for each in line]
         for index, name in enumerate(names)
         if all(line := [bucket["exact"].get(name) for bucket in part["buckets"]])
     }
     labels = [str(bucket["label"]) for bucket in part["buckets"]]
-    return categories_svg(labels, series, x=_title(part), y="answer accuracy, %")
+    title = "; ".join([_title(part), *trained])
+    return categories_svg(labels, series, x=title, y="answer accuracy, %")
 
 
 def _is_measured(parts: Sequence[Mapping[str, Any]], names: Sequence[str], metric: str) -> bool:

@@ -44,10 +44,7 @@ def cost(results: Results) -> ReportSection:
             "FLOPs per target token",
             [optional(model["flops_per_target_token"], magnitude) for model in models],
         ),
-        *(
-            (f"State after {length} tokens", [_state_bytes(model, length) for model in models])
-            for length in sorted({key for model in models for key in model["state_bytes"]}, key=int)
-        ),
+        *state_rows(models),
         ("Tuning trials", [optional(model["trials"], count) for model in models]),
         ("Seeds", [str(len(model["runs"])) if _trained(model) else NONE for model in models]),
         ("Diverged runs", _diverged(models)),
@@ -73,6 +70,15 @@ def cost(results: Results) -> ReportSection:
     notes = [NOTES[row[0].text] for row in filled if row[0].text in NOTES]
     caption = " ".join([f"Size and cost of the contenders.{spread}", *notes])
     return ReportSection("Cost", table_of_contenders(results, [RowGroup("", filled)], caption))
+
+
+def state_rows(models: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
+    """Return the bytes of each contender's state, one row for each length of a context."""
+    lengths = sorted({key for model in models for key in model["state_bytes"]}, key=int)
+    return [
+        (f"State after {length} tokens", [_state_bytes(model, length) for model in models])
+        for length in lengths
+    ]
 
 
 def _state_bytes(model: Mapping[str, Any], length: str) -> str:
