@@ -42,7 +42,7 @@ def breakdown(results: Results) -> ReportSection:
     names = model_names(results)
     filled = [part for part in results["breakdown"] if part["buckets"]]
     measured = [part for part in filled if _is_measured([part], names, "bits_per_byte")]
-    drawings = [_chart(part, names) for part in measured]
+    drawings = [_chart(part, names) for part in measured if len(part["buckets"]) > 1]
     caption = "Bits per byte of the references; lower is better."
     by_length = [part for part in filled if part["by"] == "context words"]
     has_answers = any(

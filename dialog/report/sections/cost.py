@@ -178,7 +178,12 @@ def _milliseconds(value: float) -> str:
 
 
 def _bytes(value: float) -> str:
-    return f"{decimals(2)(value / 2**30)} GiB" if value >= 2**30 else f"{count(value / 2**20)} MiB"
+    if value >= 2**30:
+        return f"{decimals(2)(value / 2**30)} GiB"
+    for unit, size in (("MiB", 2**20), ("KiB", 2**10)):
+        if value >= size:
+            return f"{count(value / size)} {unit}"
+    return f"{count(value)} bytes"
 
 
 def _run_row(model: Mapping[str, Any], run: Mapping[str, Any], names: Sequence[str]) -> Row:

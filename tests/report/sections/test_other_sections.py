@@ -189,9 +189,16 @@ def test_breakdown_has_small_multiples(results: dict[str, Any]) -> None:
 def test_breakdown_of_known_answers_comes_first(results: dict[str, Any]) -> None:
     for model in results["models"]:
         model["summary"]["all"]["answer_accuracy"] = {"mean": 0.8, "std": None, "n": 1}
+    by_words = next(part for part in results["breakdown"] if part["by"] == "context words")
+    trained = {**by_words["buckets"][0], "label": "trained: up to 9 words"}
+    results["breakdown"].append({"by": "context length", "buckets": [trained]})
     section = breakdown(results)
-    assert len(section.figures[0].drawings) == 6
-    assert texts(section.tables[0])["8-15"] == ["80.0 %", "80.0 %", "1,800"]
+    assert len(section.figures[0].drawings) == 6, "without a chart of a single bucket"
+    assert trained["label"] in section.figures[0].drawings[0]
+    answers = texts(section.tables[0])
+    assert answers["8-15"] == ["80.0 %", "80.0 %", "1,800"]
+    assert answers[trained["label"]] == ["90.0 %", "90.0 %", "900"]
+    assert answers["State after 100 tokens"] == ["100 KiB", "200 KiB", "–"]
 
 
 def test_breakdown_of_f1_is_folded(results: dict[str, Any]) -> None:
