@@ -35,6 +35,7 @@ from dialog.training.loggers import (
     close,
     labelled,
 )
+from dialog.training.loggers.wandb_tracker import WandbTracker
 
 STEPS = ["trainer.max_steps=4", "trainer.val_check_interval=4", "trainer.log_every_n_steps=1"]
 
@@ -146,6 +147,27 @@ def start_wandb(
     path = folder.parent / f"{folder.name}.yaml"
     path.write_text(recipe.yaml(), encoding="utf-8")
     return server.start("train", str(path), "--output", str(folder), environment=environment)
+
+
+def test_a_run_without_a_connection_is_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What the failed run has left would be uploaded as a second one."""
+    modes = []
+
+    def started(tracker: WandbTracker, mode: str) -> str:
+        modes.append(mode)
+        if mode == "online":
+            (tracker.folder / "wandb" / "run-20260101_000000-abc").mkdir(parents=True)
+            raise ConnectionError("no route\nto the host")
+        return mode
+
+    monkeypatch.setattr(WandbTracker, "_started", started)
+    assert WandbTracker(tmp_path, mode="online")._connected() == "offline"
+    assert modes == ["online", "offline"]
+    assert not [*tmp_path.glob("wandb/*")]
+    (warning,) = warnings_of(caplog)
+    assert "no route" in warning
 
 
 @pytest.mark.endurance
