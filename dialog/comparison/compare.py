@@ -8,7 +8,7 @@ import logging
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dialog.atomic import lock, write_json
 from dialog.comparison.grid.folder import Grid
@@ -17,16 +17,14 @@ from dialog.comparison.grid.plan import Request
 from dialog.comparison.grid.progress import Display
 from dialog.comparison.grid.work import Work, identity
 from dialog.comparison.parity import raise_broken
-from dialog.comparison.results.content import results_of
-from dialog.comparison.results.systems import System, finished_systems
-from dialog.comparison.results.tracking import log_comparison
-from dialog.comparison.statistics.ratings import kept_ratings
 from dialog.config.trust import imported_names
 from dialog.errors import RunError, UserError
 from dialog.escaping import json_copy
 from dialog.json_files import read_json
-from dialog.report.files import write_reports
 from dialog.signals import stopping
+
+if TYPE_CHECKING:
+    from dialog.comparison.results.systems import System
 
 RESULTS = "results.json"
 log = logging.getLogger("dialog")
@@ -124,6 +122,12 @@ def write_report(work: Work, before: tuple[int, int] | None) -> dict[str, Any]:
             results = read_json(folder / RESULTS)
             if covers(results, work):
                 return results
+        # imported late, since scipy takes longer to import than a small comparison to answer
+        from dialog.comparison.results.content import results_of
+        from dialog.comparison.results.tracking import log_comparison
+        from dialog.comparison.statistics.ratings import kept_ratings
+        from dialog.report.files import write_reports
+
         log.info("analysing the runs")
         began = time.monotonic()
         failures = {name: str(error["message"]) for name, error in work.errors().items()}
@@ -144,6 +148,8 @@ def comparable_systems(work: Work) -> list[System]:
         UserError: fewer than two have an evaluated run, because runs failed or diverged.
         RunError: the same, if a run failed for a reason that the user cannot fix.
     """
+    from dialog.comparison.results.systems import finished_systems
+
     systems = finished_systems(work)
     evaluated = [system.name for system in systems if system.measured_runs]
     if len(evaluated) < 2:

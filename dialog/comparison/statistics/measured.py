@@ -185,7 +185,7 @@ class Counts:
         def differences(swapped: Floats) -> list[Floats]:
             blocks = []
             for rows in _blocks(len(swapped), len(types)):
-                moved = swapped[rows] @ change
+                moved = np.ascontiguousarray(swapped[rows] @ change)  # rows are summed
                 after = sums + moved
                 other_after = other_sums - moved
                 blocks.append(

@@ -59,9 +59,13 @@ class CountScore:
 
     def items_of(self, responses: Sequence[str]) -> Items:
         """Return the hashes of the items of responses, raw text."""
-        hashes = [[hash_item(item) for item in self.items(response)] for response in responses]
+        hashes = [self.hashes_of(response) for response in responses]
         sizes = np.array([len(row) for row in hashes], dtype=np.int64)
         return Items(np.array([item for row in hashes for item in row], dtype=np.int64), sizes)
+
+    def hashes_of(self, response: str) -> Sequence[int]:
+        """Return the hashes of the items of a response."""
+        return [hash_item(item) for item in self.items(response)]
 
 
 class NgramScore(CountScore):
@@ -79,8 +83,11 @@ class NgramScore(CountScore):
 
     def items(self, response: str) -> Iterable[Item]:
         """Return the n-grams."""
-        tokens = words(response.lower())
-        return zip(*(tokens[start:] for start in range(self.n)), strict=False)
+        return ngrams(response, self.n)
+
+    def hashes_of(self, response: str) -> Sequence[int]:
+        """Return the hashes of the n-grams; remembered, since several metrics count them."""
+        return ngram_hashes(response, self.n)
 
 
 class WholeResponseScore(CountScore):
@@ -96,3 +103,15 @@ def hash_item(item: Item) -> int:
     """Return 64 bits; words contain no separator, since it is white space."""
     digest = blake2b("\x1f".join(item).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little", signed=True)
+
+
+@lru_cache(maxsize=1 << 15)
+def ngram_hashes(response: str, n: int) -> tuple[int, ...]:
+    """Return the hashes of the n-grams of a response."""
+    return tuple(map(hash_item, ngrams(response, n)))
+
+
+def ngrams(response: str, n: int) -> Iterable[Item]:
+    """Return the n-grams of a response, given as raw text."""
+    tokens = words(response.lower())
+    return zip(*(tokens[start:] for start in range(n)), strict=False)

@@ -194,7 +194,9 @@ def test_statements_of_systems(tmp_path: Path) -> None:
 
 TORCH_FREE = """
 import sys
+import dialog.comparison.compare, dialog.comparison.grid.plan
 from dialog.cli import main
+assert "scipy" not in sys.modules, "it takes longer to import than all else that a start needs"
 sys.argv = ["dialog", "compare", "a.jsonl", "b.jsonl", "--references", "t.jsonl", "--output", "o"]
 try:
     main()
