@@ -16,7 +16,7 @@ from typing import Any
 
 from dialog.atomic import write_json
 from dialog.errors import UserError
-from dialog.escaping import COMMANDS, is_unicode, json_copy, to_json
+from dialog.escaping import COMMANDS, is_unicode, json_copy, one_line, to_json
 from dialog.json_files import read_json
 
 ANSWERS = "answers.jsonl"
@@ -59,7 +59,7 @@ def warn_of_control_characters(responses: Mapping[str, str], name: str) -> None:
             name,
             len(wrong),
             len(responses),
-            wrong[0],
+            one_line(wrong[0]),
         )
 
 
@@ -162,7 +162,7 @@ class Answers:
         if key in self.lines:
             raise UserError(f"{self.name}: answered id {shown} twice")
         if "error" in line and "response" not in line:
-            raise UserError(f"{self.name}: id {shown}: {str(line['error'])[:200]}")
+            raise UserError(f"{self.name}: id {shown}: {one_line(str(line['error']))[:200]}")
         if reason := unusable(line.get("response")):
             raise UserError(f"{self.name}: the response to id {shown} {reason}")
         numbers = {field: line[field] for field in NUMBERS if line.get(field) is not None}

@@ -253,3 +253,18 @@ def test_programs_are_contenders(compare: Compare, tmp_path: Path) -> None:
     assert (code, "has another bad" in line) == (2, True), line
     code, line = compare("--system", "a: true", "--system", "b: true", "--output", "new")
     assert (code, "--references" in line) == (2, True), line
+
+
+def test_control_characters_are_counted_in_one_line(
+    compare: Compare, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are measured as they are, and the report has them escaped."""
+    write(tmp_path / "t.jsonl", examples())
+    wild = [{**row, "response": f"\x1b[31m{row['response']}\x00"} for row in answers(1)[:2]]
+    write(tmp_path / "a.jsonl", [*wild, *answers(1)[2:]])
+    write(tmp_path / "b.jsonl", answers(2))
+    assert compare("a.jsonl", "b.jsonl", "--references", "t.jsonl", "--output", "out")[0] == 0
+    warned = [line for line in caplog.messages if "control characters" in line]
+    assert [("a: 2 of" in line, "d0#0" in line) for line in warned] == [(True, True)]
+    for name in ("report.html", "report.md", "results.json"):
+        assert not {"\x1b", "\x00"} & set((tmp_path / "out" / name).read_text(encoding="utf-8"))

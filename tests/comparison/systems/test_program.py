@@ -86,7 +86,7 @@ def test_a_program_is_started_again_for_the_missing_ids(tmp_path: Path, body: st
         ("print('Loading ...', flush=True)\nfor row in rows(): pass", "which is not JSON"),
         ("print('[' * 5000, flush=True)\nfor row in rows(): pass", "which is not JSON"),
         ("print('[1]', flush=True)\nfor row in rows(): pass", "has no id"),
-        ("for row in rows(): print(json.dumps({'id': 'd2#1', 'error': 'too long'}))", "too long"),
+        ("for row in rows(): print(json.dumps({'id': 'd2#1', 'error': 'too \x1b long'}))", "too"),
     ],
 )
 def test_a_bad_program_gives_one_line(tmp_path: Path, body: str, message: str) -> None:
