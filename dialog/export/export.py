@@ -15,7 +15,7 @@ from dialog.config.components import lookup
 from dialog.errors import RunError, UserError
 from dialog.export.card import card
 from dialog.export.format import Format
-from dialog.export.formats import FORMATS
+from dialog.export.formats import FORMATS, FormatEntry
 from dialog.export.parity import Parity, measure_parity
 from dialog.paths import check_new, display_name, make_folder
 from dialog.runs.run import Run
@@ -39,14 +39,23 @@ def find_format(name: str, *, with_code: bool = False) -> Format:
         raise UserError(
             f"--with-code: --format {name} needs no code; it is for --format {CODE_FORMAT}"
         )
+    check_packages(name, entry)
+    chosen: Format = getattr(import_module(f"dialog.export.formats.{name}"), entry.kind)()
+    chosen.with_code = with_code
+    return chosen
+
+
+def check_packages(name: str, entry: FormatEntry) -> None:
+    """Check that the packages of a format are installed.
+
+    Raises:
+        UserError: one is missing; the message names the extra.
+    """
     for package in entry.packages:
         if find_spec(package) is None:
             raise UserError(
                 f"--format {name} needs {package}; run pip install 'dialog-seq2seq[{entry.extra}]'"
             )
-    chosen: Format = getattr(import_module(f"dialog.export.formats.{name}"), entry.kind)()
-    chosen.with_code = with_code
-    return chosen
 
 
 def export(run: Run, name: str, output: Path, *, with_code: bool = False) -> Parity:

@@ -24,6 +24,7 @@ def render_page(
     style: str = "",
     framed: Sequence[tuple[str, str]] = (),
     connects: bool = False,
+    computes: bool = False,
 ) -> str:
     """Render a template of a package; texts in `values` are escaped and cannot add elements or
     addresses.
@@ -41,6 +42,7 @@ def render_page(
             style attribute.
         framed: Script and style sheet of each page that it frames; frames inherit the policy.
         connects: Whether scripts may send requests to the server of the page.
+        computes: Whether scripts may compile WebAssembly, and run texts of theirs in workers.
     """
     sheet = style_sheet(style)
     code = joined(package, scripts)
@@ -50,6 +52,7 @@ def render_page(
         [*codes, *(one for one, _ in framed)],
         [*sheets, *(one for _, one in framed)],
         connects=connects,
+        computes=computes,
     )
     shared = {"style": Markup(sheet), "policy": policy, "script": Markup(code)}
     return templates(package).get_template(template).render(**shared, **values)
@@ -79,14 +82,19 @@ def templates(package: str) -> Environment:
 
 
 def security_policy(
-    scripts: Sequence[str], styles: Sequence[str] = (), *, connects: bool = False
+    scripts: Sequence[str],
+    styles: Sequence[str] = (),
+    *,
+    connects: bool = False,
+    computes: bool = False,
 ) -> str:
     """Return a content security policy that allows these scripts and style sheets, nothing else.
 
     Without style sheets it allows any inline style. If it `connects`, scripts may send requests to
-    the page's server.
+    the page's server; if it `computes`, they may compile WebAssembly and start workers from texts.
     """
-    allowed = f"script-src {_digests(scripts)}; " if scripts else ""
+    more = " 'wasm-unsafe-eval' blob:" if computes else ""
+    allowed = f"script-src {_digests(scripts)}{more}; " if scripts else ""
     server = "connect-src 'self'; " if connects else ""
     inline = _digests(styles) if styles else "'unsafe-inline'"
     return (

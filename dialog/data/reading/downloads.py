@@ -108,13 +108,18 @@ def _download_file(corpus: str, source: DownloadSource, file: RemoteFile, folder
     errors = []
     for address in file.addresses:
         try:
-            return _retrieve(address, file.checksum, folder)
+            return retrieve(address, file.checksum, folder)
         except UserError as error:
             errors.append(str(error))
     raise UserError(f"{corpus}: {'; '.join(errors)}; {manual_instructions(corpus, source)}")
 
 
-def _retrieve(address: str, checksum: str, folder: Path) -> Path:
+def retrieve(address: str, checksum: str, folder: Path) -> Path:
+    """Download a file to ``<folder>/<checksum>/<name>``, and return this path.
+
+    Raises:
+        UserError: the address is unreachable, or the file has another checksum.
+    """
     import pooch
     from requests import RequestException
     from tqdm import tqdm
@@ -132,7 +137,7 @@ def _retrieve(address: str, checksum: str, folder: Path) -> Path:
             )
     except RequestException as error:
         raise UserError(f"{address} cannot be downloaded ({_reason(error)})") from error
-    actual = _checksum(path, checksum)
+    actual = checksum_of(path, checksum)
     if actual != checksum:
         path.unlink()
         raise UserError(
@@ -156,7 +161,7 @@ def _reason(error: RequestException) -> str:
     )
 
 
-def _checksum(path: Path, expected: str) -> str:
+def checksum_of(path: Path, expected: str) -> str:
     """Return SHA-256 or, if expected, git's object id: the SHA-1 of `blob <size>`, a zero byte and
     the content.
     """
