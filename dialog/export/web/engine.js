@@ -1,11 +1,17 @@
 "use strict";
 // A model: its two networks in onnxruntime-web, from a context to a response and its attention.
 
+const PATIENCE = 10; // milliseconds between looks at other messages
 const YIELD = new MessageChannel();
+let lastLook = 0;
 
 function otherMessages() { // lets the worker read a message that cancels a response
+  if (performance.now() - lastLook < PATIENCE) return null;
   return new Promise((done) => {
-    YIELD.port1.onmessage = done;
+    YIELD.port1.onmessage = () => {
+      lastLook = performance.now();
+      done();
+    };
     YIELD.port2.postMessage(null);
   });
 }
@@ -58,7 +64,9 @@ class Model {
 
   constructor(ort, description, encoder, stepper) {
     Object.assign(this, { ort, ...description, encoder, stepper });
-    this.special = this.networks.special;
+    const { special, next, state } = this.networks;
+    this.special = special;
+    this.changes = state.filter((name) => stepper.outputNames.includes(next + name)); // tensors of the state that a step replaces
     this.tokenizer = new Tokenizer(description.tokenizer);
   }
 
@@ -78,9 +86,9 @@ class Model {
 
   // Read tokens [B, T] and replace the state in the tensors; return the outputs.
   async advance(tokens, tensors, wanted) {
-    const { next, state } = this.networks;
-    const result = await this.run(this.stepper, { tokens: this.tokens(tokens), ...tensors }, [...wanted, ...state.map((name) => next + name).filter((name) => this.stepper.outputNames.includes(name))]);
-    for (const name of state) tensors[name] = result[next + name] ?? tensors[name];
+    const { next } = this.networks;
+    const result = await this.run(this.stepper, { tokens: this.tokens(tokens), ...tensors }, [...wanted, ...this.changes.map((name) => next + name)]);
+    for (const name of this.changes) tensors[name] = result[next + name];
     return result;
   }
 

@@ -186,6 +186,7 @@ class Reading { // the attention of one reply over what the model has read
       return cell;
     })));
     this.table.replaceChildren(make("thead", {}, head), make("tbody", {}, ...lines));
+    this.scroll.scrollLeft = this.scroll.scrollWidth; // to the last turn
   }
 
   select(row) {

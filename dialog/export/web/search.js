@@ -5,11 +5,12 @@
 // continues what row rows[k] has read.
 
 function logSoftmax(logits) {
-  let highest = -Infinity, sum = 0;
-  for (const logit of logits) if (logit > highest) highest = logit;
-  for (const logit of logits) sum += Math.exp(logit - highest);
+  const values = new Float64Array(logits), highest = values[bestOf(values)];
+  let sum = 0;
+  for (let place = 0; place < values.length; place++) sum += Math.exp(values[place] - highest);
   const shift = highest + Math.log(sum);
-  return Float64Array.from(logits, (logit) => logit - shift);
+  for (let place = 0; place < values.length; place++) values[place] -= shift;
+  return values;
 }
 
 function bestOf(values) { // place of the first largest value
@@ -20,13 +21,14 @@ function bestOf(values) { // place of the first largest value
 
 function largest(values, count) { // places of the largest values, in descending order
   const best = [];
-  values.forEach((value, place) => {
-    if (best.length === count && !(value > values[best[count - 1]])) return;
+  for (let place = 0; place < values.length; place++) {
+    const value = values[place];
+    if (best.length === count && !(value > values[best[count - 1]])) continue;
     let at = best.length;
     while (at > 0 && value > values[best[at - 1]]) at--;
     best.splice(at, 0, place);
     if (best.length > count) best.pop();
-  });
+  }
   return best;
 }
 
@@ -94,7 +96,7 @@ async function decodeRow(step, begin, constraints, choose, emit) {
 function truncated(preferences, { temperature, top_k, top_p, min_p }) {
   const highest = preferences[bestOf(preferences)];
   const scaled = logSoftmax(preferences.map((value) => (value - highest) / temperature)).map(Math.exp);
-  const order = largest(scaled, top_p < 1 || top_k ? scaled.length : 1);
+  const order = [...scaled.keys()].sort((one, other) => scaled[other] - scaled[one] || one - other);
   const smallest = top_k ? scaled[order[Math.min(top_k, order.length) - 1]] : 0;
   const kept = scaled.map((value) => value < smallest || value < min_p * scaled[order[0]] ? 0 : value);
   if (top_p < 1) {

@@ -74,8 +74,9 @@ class Page:
 
     def open(self, address: str) -> None:
         """Load a page, up to its load event."""
+        before = len(self.events)
         self.send("Page.navigate", url=address)
-        while not any(event.get("method") == LOADED for event in self.events):
+        while not any(event.get("method") == LOADED for event in self.events[before:]):
             self.keep(self.read())
 
     def evaluate(self, expression: str) -> Any:
@@ -143,10 +144,10 @@ class Page:
 
 
 @contextmanager
-def browsing(folder: Path, *options: str) -> Iterator[Page]:
+def browsing(folder: Path) -> Iterator[Page]:
     """Start a browser and yield its page; ``folder`` has its profile."""
     assert CHROMIUM is not None
-    command = [CHROMIUM, "--headless", "--no-sandbox", *QUIET, *options]
+    command = [CHROMIUM, "--headless", "--no-sandbox", *QUIET]
     command += [f"--user-data-dir={folder / 'profile'}", "--remote-debugging-pipe", "about:blank"]
     to_browser, own_writing = os.pipe()
     own_reading, from_browser = os.pipe()

@@ -19,7 +19,7 @@ import pytest
 import torch
 from browser import needs_chromium
 from click.testing import CliRunner
-from devtools import browsing
+from devtools import Page, browsing
 
 from dialog.analysis.attention.maps import attention_maps
 from dialog.cli import program
@@ -154,12 +154,12 @@ def test_replies_and_maps_are_those_of_the_run(
         assert page.problems() == []
 
 
-def models_number(page: Any, place: int) -> int:
+def models_number(page: Page, place: int) -> int:
     number: int = page.evaluate(f"models[{place}].number")
     return number
 
 
-def check_maps(page: Any, run: Run, reply: dict[str, Any]) -> None:
+def check_maps(page: Page, run: Run, reply: dict[str, Any]) -> None:
     """Compare the maps of a reply with those of the hook."""
     steps = f"engine.ask('attention', {json.dumps(reply)}).then((answer) => answer.maps.map("
     steps += "({ name, heads }) => [name, heads.map((rows) => rows.map((row) => [...row]))]))"
@@ -223,7 +223,9 @@ def test_a_browser_without_webassembly_is_told(
     fake_engine: None, export_models: Callable[..., Path], tmp_path: Path
 ) -> None:
     path = export_models(tmp_path / "page.html", single_file=True)
-    with browsing(tmp_path, "--js-flags=--noexpose-wasm") as page:
+    with browsing(tmp_path) as page:
+        hidden = "delete globalThis.WebAssembly"
+        page.send("Page.addScriptToEvaluateOnNewDocument", source=hidden)
         page.open(path.as_uri())
         page.until("!byId('error').hidden")
         assert "WebAssembly" in page.evaluate("byId('error').textContent")
