@@ -80,13 +80,18 @@ def models(trained: Callable[[str], Path], networks: Path) -> list[WebModel]:
 def export_models(
     models: list[WebModel], trained: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Path]:
-    """``export_models(output, single_file=...)``: write the page of both families."""
+    """``export_models(output, single_file=...)``: write the page of both families by the
+    command.
+    """
 
     def write(output: Path, *, single_file: bool) -> Path:
         translated = iter(models)
         monkeypatch.setattr(page_module, "web_model", lambda run, name, kind: next(translated))
-        runs = [load(trained(name), device="cpu") for name in FAMILIES]
-        export_page(runs, output, single_file=single_file)
+        command = ["export", *(str(trained(name)) for name in FAMILIES), "--format", "web"]
+        command += ["--output", str(output), *(["--single-file"] if single_file else [])]
+        result = CliRunner().invoke(program, command, catch_exceptions=False)
+        assert result.stdout.strip() == str(output)
+        assert result.stderr.count("parity") == len(FAMILIES)
         return output
 
     return write
