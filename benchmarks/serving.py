@@ -3,10 +3,12 @@
     python benchmarks/serving.py RUN
     python benchmarks/serving.py RUN --clients 32 --seconds 5 generation=beam5
 
-Start the service in a process of its own and send contexts one after the other, first from one
-client, then from several at once, for a few seconds each. Responses are streamed and have
-``--tokens`` tokens. Print for both the generated tokens per second, and the median and the 90th
-percentile of the time from a request to its first piece of text, and both ratios.
+Start the service in a process of its own and send contexts one after the other, from one client
+and from several at once in turns, for ``--seconds`` each in three rounds, so that both meet the
+same machine. Responses are streamed and have ``--tokens`` tokens. Print for both the medians of the
+rounds: generated tokens per second, seconds from a request to its first piece of text, and
+processor time of the service for a token, which other processes hardly change (Linux); and the
+ratios.
 """
 
 from __future__ import annotations
@@ -14,12 +16,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import statistics
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import NamedTuple
 
+ROUNDS = 3
 WORDS = ("anna", "the", "kitchen", "apples", "where", "is", "garden", "who", "two", "has")
 
 
@@ -34,8 +39,8 @@ class Load(NamedTuple):
     """Figures of some clients."""
 
     rate: float  # tokens per second
-    median: float  # seconds until the first text
-    late: float  # its 90th percentile
+    first: float  # median of the seconds until the first text
+    cost: float  # processor seconds of the service per token
 
 
 async def ask(port: int, number: int) -> Reply:
@@ -68,10 +73,11 @@ async def ask(port: int, number: int) -> Reply:
     return Reply(int(counted.partition(b",")[0]), first)
 
 
-async def load(port: int, clients: int, seconds: float) -> Load:
+async def load(process: int, port: int, clients: int, seconds: float) -> Load:
     """Return the figures of clients that send requests for some seconds."""
     replies: list[Reply] = []
     begin = time.perf_counter()
+    before = processor_seconds(process)
 
     async def client(number: int) -> None:
         while time.perf_counter() - begin < seconds:
@@ -79,10 +85,18 @@ async def load(port: int, clients: int, seconds: float) -> Load:
             replies.append(await ask(port, number))
 
     await asyncio.gather(*(client(number) for number in range(clients)))
-    passed = time.perf_counter() - begin
-    times = sorted(reply.first for reply in replies)
-    rate = sum(reply.tokens for reply in replies) / passed
-    return Load(rate, statistics.median(times), times[int(0.9 * (len(times) - 1))])
+    tokens = sum(reply.tokens for reply in replies)
+    return Load(
+        tokens / (time.perf_counter() - begin),
+        statistics.median(reply.first for reply in replies),
+        (processor_seconds(process) - before) / tokens,
+    )
+
+
+def processor_seconds(process: int) -> float:
+    """Return the processor time that a process has used."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
@@ -93,7 +107,7 @@ def main() -> None:
     parser.add_argument("run")
     parser.add_argument("overrides", nargs="*")
     parser.add_argument("--clients", type=int, default=32)
-    parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--tokens", type=int, default=20)
     given = parser.parse_intermixed_args()
     lengths = [f"generation.{limit}_length={given.tokens}" for limit in ("min", "max")]
@@ -104,18 +118,25 @@ def main() -> None:
         try:
             assert service.stdout is not None
             port = int(service.stdout.readline().partition(" serves ")[0].rpartition(":")[2])
-            asyncio.run(load(port, given.clients, 0.5))  # warm-up
-            one = asyncio.run(load(port, 1, given.seconds))
-            many = asyncio.run(load(port, given.clients, given.seconds))
+            counts = (1, given.clients)
+            rounds = [
+                [asyncio.run(load(service.pid, port, count, given.seconds)) for count in counts]
+                for _ in range(1 + ROUNDS)  # the first one warms up
+            ]
         finally:
             service.terminate()
-    for clients, figures in ((1, one), (given.clients, many)):
+    one, many = (
+        Load(*map(statistics.median, zip(*column, strict=True)))
+        for column in zip(*rounds[1:], strict=True)
+    )
+    for clients, figures in zip(counts, (one, many), strict=True):
         print(
             f"{clients:3} clients: {figures.rate:7.0f} tokens/s, first text after"
-            f" {figures.median * 1e3:5.0f} ms (90 %: {figures.late * 1e3:.0f} ms)"
+            f" {figures.first * 1e3:5.0f} ms, {figures.cost * 1e3:.2f} ms of processor per token"
         )
     print(
-        f"ratios: throughput {many.rate / one.rate:.2f}, first text {many.median / one.median:.2f}"
+        f"ratios: throughput {many.rate / one.rate:.2f}, first text {many.first / one.first:.2f},"
+        f" tokens per processor second {one.cost / many.cost:.2f}"
     )
 
 

@@ -274,14 +274,17 @@ class Service:
 
         async def events() -> AsyncIterator[str]:
             try:
-                yield event(chunk(identity, {"role": "assistant", "content": ""}))
+                opening = event(chunk(identity, {"role": "assistant", "content": ""}))
                 piece = first
+                if piece is None:
+                    yield opening
                 while piece is not None:
                     text = piece
                     # a busy service sends several tokens at once
                     while not pieces.empty() and (piece := pieces.get_nowait()) is not None:
                         text += piece
-                    yield text_event(text)
+                    yield opening + text_event(text)
+                    opening = ""
                     if piece is not None:
                         piece = await pieces.get()
             finally:  # the client may have gone
@@ -292,16 +295,17 @@ class Service:
             except Exception as error:
                 yield event(request_error(error).content)
                 return
+            last = ""
             for index, candidate in enumerate(candidates):
                 if index:
                     content = before_stop(candidate.text, job.stops)
-                    yield event(chunk(identity, {"content": content}, index=index))
+                    last += event(chunk(identity, {"content": content}, index=index))
                 logprobs = token_logprobs(candidate, model.pieces) if chat.logprobs else None
                 finish = finish_reason(candidate, job.stops)
-                yield event(chunk(identity, {}, index=index, finish=finish, logprobs=logprobs))
+                last += event(chunk(identity, {}, index=index, finish=finish, logprobs=logprobs))
             if chat.stream_options is not None and chat.stream_options.include_usage:
-                yield event(usage_chunk(identity, candidates, answer.source_tokens))
-            yield END_OF_STREAM
+                last += event(usage_chunk(identity, candidates, answer.source_tokens))
+            yield last + END_OF_STREAM
 
         return StreamingResponse(events(), media_type="text/event-stream")
 

@@ -25,6 +25,10 @@ REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 """Ids of requests that are taken over from clients; others are replaced."""
 MOST_BYTES = 64 * 1024
 """Size of a body."""
+TOGETHER = 4
+"""Requests that start in a pass of the event loop: their clients wait for few passes, and `PROBES`
+for few requests.
+"""
 SURPLUS = "surplus"
 """Key of a connection's state; True if only `PROBES` are answered, since too many connections are
 open.
@@ -49,14 +53,14 @@ class AnsweredRequest(NamedTuple):
 
 
 class Turnstile:
-    """Lets coroutines continue one per pass of the event loop, in the order of their arrival."""
+    """Lets some coroutines continue per pass of the event loop, in the order of their arrival."""
 
     def __init__(self) -> None:
-        self._lock = asyncio.Lock()
+        self._places = asyncio.Semaphore(TOGETHER)
 
     async def turn(self) -> None:
         """Wait for the turn."""
-        async with self._lock:
+        async with self._places:
             await asyncio.sleep(0)
 
 
@@ -64,8 +68,8 @@ class Gatekeeper:
     """Rejects requests from other web pages, under other names, or without the key; adds headers to
     every response.
 
-    Requests start, and responses are sent, one per pass of the event loop, except for those of
-    `PROBES`, which thus never wait behind many others. Every response has the id of its request.
+    Requests start, and responses are sent, `TOGETHER` per pass of the event loop. Those of `PROBES`
+    do not wait for a turn, so never behind many others. Every response has the id of its request.
 
     Args:
         app: The service.
