@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from dialog.analysis.measured import Measured
 from dialog.comparison.statistics.measured import Sums
-from dialog.comparison.statistics.section import statistics_section
+from dialog.comparison.statistics.section import DecisionPlan, statistics_section
+from dialog.comparison.statistics.verdict import EvaluationSet
 from dialog.metrics import BitsPerByte, Measurement
 from dialog.report.short_names import displayed
 
@@ -51,8 +52,12 @@ def pooled_verdict(recipes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     same = len({run["fingerprint"] for run in runs}) == 1
     if len(recipes) < 2 or not same or not all(run.get(SUMS) for run in runs):
         return {"verdict": "", "differences": []}
+    evaluations = {row["name"]: [*map(measured_dialogues, row["runs"])] for row in recipes}
     section = statistics_section(
-        {row["name"]: [measured_dialogues(run) for run in row["runs"]] for row in recipes}
+        evaluations,
+        DecisionPlan(METRIC),
+        {row["name"]: [run["seed"] for run in row["runs"]] for row in recipes},
+        test_set=EvaluationSet(dialogues=len(next(iter(evaluations.values()))[0].rows)),
     )
     models = [{"name": row["name"], "runs": []} for row in recipes]
     shown = displayed({"models": models, "verdict": section["verdict"]})

@@ -48,6 +48,16 @@ log = logging.getLogger("dialog")
     "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Number of runs at a time."
 )
 @click.option(
+    "--primary",
+    metavar="METRIC",
+    help="Metric that is tested first [default: bits_per_byte; f1 for files without likelihood].",
+)
+@click.option(
+    "--looks",
+    type=click.IntRange(1),
+    help="Number of reports on new seeds that may decide [default: 1].",
+)
+@click.option(
     "--strict",
     is_flag=True,
     help="Reject contenders that differ in what a fair comparison keeps equal.",
@@ -99,6 +109,8 @@ def compare(
     vary: tuple[str, ...],
     tune: tuple[str, ...],
     jobs: int,
+    primary: str | None,
+    looks: int | None,
     strict: bool,
     systems: tuple[str, ...],
     timeout: float,
@@ -154,6 +166,8 @@ def compare(
             or strict
             or references
             or systems
+            or primary
+            or looks
             or is_given("trust")
             or jobs > 1
         ):
@@ -173,11 +187,13 @@ def compare(
     from dialog.comparison.grid.plan import Request, prepare_grid
 
     request = Request(
-        names, overrides, vary, seeds, output, jobs, trust, strict, job, named, tune,
+        *(names, overrides, vary, seeds, output, jobs, trust, strict, job, named, tune),
         references=[Path(file) for file in references.split(",")] if references else (),
         systems=systems,
         timeout=timeout,
-    )  # fmt: skip
+        primary=primary,
+        looks=looks,
+    )
     grid = prepare_grid(request)
     if grid.overrides and output is not None and not (overrides or job):
         log.info("%s: continued with its settings, %s", grid.folder, shlex.join(grid.overrides))

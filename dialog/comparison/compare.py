@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dialog.atomic import lock, write_json
+from dialog.comparison.decisions.looks import write_looks
 from dialog.comparison.grid.folder import Grid
 from dialog.comparison.grid.jobs import end_with_parent, run_jobs
 from dialog.comparison.grid.plan import Request
@@ -135,6 +136,7 @@ def write_report(work: Work, before: tuple[int, int] | None) -> dict[str, Any]:
         results["seconds"] += time.monotonic() - began
         results["ratings"] = kept_ratings(folder / RESULTS, results)
         results = json_copy(results)
+        write_looks(folder, results["looks"])
         write_reports(results, folder)
         write_json(folder / RESULTS, results)
         log_comparison(work.grid, results)

@@ -38,7 +38,7 @@ from dialog.report.tables import (
     title_of,
 )
 from dialog.report.terminal import display_width, divided, heading_pieces, truncate
-from dialog.report.verdict import other_verdicts, verdict_lines
+from dialog.report.verdict import verdict_lines
 
 MOST_WEIGHTS = 200_000
 STILLS = 2
@@ -94,7 +94,6 @@ def template_values(results: Results, rating: str) -> dict[str, Any]:
         "most_names": MOST_NAMES,
         "series": SERIES,
         "verdict": verdict_lines(results),
-        "other_verdicts": other_verdicts(results),
         "facts": _facts(results),
         "titles": [
             *(section.title for section in sections),

@@ -25,7 +25,7 @@ from dialog.report.tables import (
     shortened,
     title_of,
 )
-from dialog.report.verdict import other_verdicts, verdict_lines
+from dialog.report.verdict import verdict_lines
 
 MOST_ROWS = 60
 """Rows of a table that report.html folds; of a longer one the first rows."""
@@ -45,10 +45,6 @@ def to_markdown(results: Results) -> str:
         f"# {escape_markdown(title_of(results))}",
         *(f"> ⚠ {escape_markdown(str(warning))}" for warning in results["warnings"]),
         *map(escape_markdown, verdict_lines(results)),
-        "\n".join(
-            f"- {escape_markdown(subset)}: {escape_markdown(' '.join(texts))}"
-            for subset, texts in other_verdicts(results).items()
-        ),
         _code_block(results["command"]),
         f"Total time: {duration(results['seconds'])}.",
         *(_section(results, section) for section in main_sections(results)),

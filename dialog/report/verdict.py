@@ -13,15 +13,12 @@ from dialog.report.sections.scores import metric_names, summary
 from dialog.report.short_names import displayed
 from dialog.report.tables import (
     SPREAD_NOTE,
-    WHOLE_TEST_SET,
     ReportTable,
     Results,
     RowGroup,
     model_names,
-    subsets_of,
     table_of_groups,
     text_row,
-    whole_subset,
 )
 from dialog.report.terminal import fitted, wrapped
 
@@ -51,30 +48,8 @@ LESS_SHOWN = (
 
 
 def verdict_lines(results: Results) -> list[str]:
-    """Return the verdict on all dialogues, and whether all dialogues are clean or leaked."""
-    whole = whole_subset(results)
-    lines = verdict_texts(results, "all")
-    return (
-        [*lines, *([WHOLE_TEST_SET[whole]] if whole else [])]
-        if lines
-        else [*filter(None, [results["verdict"]])]
-    )
-
-
-def other_verdicts(results: Results) -> dict[str, list[str]]:
-    """Return the verdicts on other subsets than all dialogues, by title of the subset."""
-    verdicts = {
-        title: verdict_texts(results, subset)
-        for subset, title in subsets_of(results).items()
-        if subset != "all"
-    }
-    return {title: texts for title, texts in verdicts.items() if texts}
-
-
-def verdict_texts(results: Results, subset: str) -> list[str]:
-    """Return the ranking of more than two contenders on a subset, or the verdict on a pair."""
-    verdicts = results["rankings"] or results["verdicts"]
-    return [verdict["text"] for verdict in verdicts if verdict["subset"] == subset]
+    """Return the lines of the verdict: a paragraph, then notes."""
+    return [line for line in str(results["verdict"]).splitlines() if line]
 
 
 def terminal_table(results: Results, width: int = WIDTH) -> str:
@@ -132,7 +107,7 @@ def _notes(results: Results, tables: Sequence[ReportTable]) -> Iterator[str]:
     rows = [row for table in tables for row in table.rows]
     cells = [cell for row in rows for cell in row[1:]]
     if results["differences"]:
-        yield "*: decided, that is, significant after Holm's correction."
+        yield "*: decided, that is, significant after the correction for all tests of the report."
     if any("±" in cell.text for cell in cells):
         yield SPREAD_NOTE
     if any(LOSSY in cell.text for cell in cells):

@@ -80,13 +80,13 @@ def runs(comparison: Comparison) -> list[tuple[str, dict[str, Any]]]:
 def test_results(comparison: Comparison) -> None:
     results = comparison.results
     assert results.keys() == {
-        "format", "command", "environment", "split", "fingerprint", "dialogues", "examples", "seconds",
-        "verdict", "verdicts", "rankings", "warnings", "models", "references", "parity", "differences", "statistics",
+        "version", "command", "environment", "split", "fingerprint", "dialogues", "examples", "seconds",
+        "verdict", "primary", "looks", "ranking", "warnings", "models", "references", "parity", "differences", "statistics",
         "crossings", "context_use", "breakdown", "calibration", "samples", "disagreements", "attention", "rating",
         "ratings", "tuning",
     }  # fmt: skip
     assert results["tuning"] == []
-    assert (results["format"], results["split"]) == (4, "test")
+    assert (results["version"], results["split"]) == (5, "test")
     assert results["statistics"]["seeds"] == {"lstm": 2, "transformer": 2}
     assert "--seeds 2" in results["command"]
     assert "lstm.yaml transformer.yaml trainer.max_steps=8" in results["command"]

@@ -222,11 +222,19 @@ def run(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
 @pytest.fixture
 def comparison(results: dict[str, Any], tmp_path: Path) -> Path:
     """Return a comparison folder with results.json only."""
-    lists = ("warnings", "verdicts", "rankings", "parity", "differences", "crossings")
+    lists = ("warnings", "looks", "parity", "differences", "crossings")
     lists += ("breakdown", "samples", "disagreements")
-    objects = ("environment", "references", "statistics", "context_use", "calibration", "attention")
-    numbers = {"format": 4, "seconds": 1.0, "dialogues": 20, "examples": 20}
-    fields = numbers | {"command": "", "split": "test", "verdict": ""}
+    objects = (
+        "ranking",
+        "environment",
+        "references",
+        "statistics",
+        "context_use",
+        "calibration",
+        "attention",
+    )
+    numbers = {"version": 5, "seconds": 1.0, "dialogues": 20, "examples": 20}
+    fields = numbers | {"command": "", "split": "test", "verdict": "", "primary": "f1"}
     fields |= {name: [] for name in lists} | {name: {} for name in objects}
     for model in results["models"]:
         model |= {"kind": "recipe", "parameters": {}, "tokenizer": None, "trials": None}
@@ -292,9 +300,9 @@ def test_invalid_ratings_change_nothing(
     assert after == before
 
 
-def test_results_of_another_format_take_no_ratings(comparison: Path) -> None:
+def test_results_of_another_version_take_no_ratings(comparison: Path) -> None:
     file = comparison / "results.json"
-    older = json.loads(file.read_text(encoding="utf-8")) | {"format": 3}
+    older = json.loads(file.read_text(encoding="utf-8")) | {"version": 4}
     file.write_text(json.dumps(older), encoding="utf-8")
-    with pytest.raises(UserError, match=r"results\.json: has format 3"):
+    with pytest.raises(UserError, match=r"results\.json: has version 4"):
         add_ratings(comparison, [])

@@ -168,7 +168,6 @@ def _difference(a: dict[str, Any], b: dict[str, Any], subset: str, metric: str) 
         "degrees_of_freedom": None if one else 6.2,
         "improvement_probability": None if one else 0.92 if decided else 0.61,
         "detectable_difference": 2.8 * error,
-        "seeds_needed": None if decided else 7,
     }
 
 
@@ -329,19 +328,15 @@ def _parity(names: Sequence[str], text: str) -> list[dict[str, Any]]:
     ]
 
 
-def _verdicts(models: Sequence[dict[str, Any]], subsets: Sequence[str]) -> list[dict[str, Any]]:
+def _ranking(models: Sequence[dict[str, Any]], metric: str) -> list[dict[str, Any]]:
+    means = {
+        model["name"]: model["summary"]["all"][metric]["mean"]
+        for model in models
+        if metric in model["summary"]["all"]
+    }
     return [
-        {
-            "a": a["name"],
-            "b": b["name"],
-            "subset": subset,
-            "text": (
-                f"{a['name']} is better than {b['name']} by 0.021 to 0.034 bits per byte (95 %"
-                f" interval) on the {subset} dialogues. F1: undecided; about 7 seeds would decide."
-            ),
-        }
-        for subset in subsets
-        for a, b in combinations(models, 2)
+        {"name": name, "mean": mean, "groups": "abcdefgh"[place // 2]}
+        for place, (name, mean) in enumerate(means.items())
     ]
 
 
@@ -379,14 +374,14 @@ def example_results(
     ]
     models += [responses_model(responses, factors)] if responses else []
     names = [model["name"] for model in models]
-    verdicts = _verdicts(models, list(factors))
+    verdict = f"{names[0]} is better than {names[1]} by 0.021 bits per byte.\nA note."
     ngrams = {f"ngram_{order}": {"bits_per_byte": 2.4 - 0.2 * order} for order in range(1, 6)}
     bits = [0.5, *[None] * (len(names) - 1)]
     rows = {
         name: {metric: value * 0.8 for metric, value in GENERATION.items()} for name in REFERENCES
     }
     return {
-        "format": 4,
+        "version": 5,
         "command": f"dialog compare {text}",
         "environment": {"torch": "2.13.0", "cpu": text, text: 3},
         "split": "test",
@@ -394,16 +389,13 @@ def example_results(
         "dialogues": 1000,
         "examples": 7740,
         "seconds": 4000.0,
-        "verdict": " ".join(verdict["text"] for verdict in verdicts),
-        "verdicts": verdicts,
-        "rankings": [
-            {
-                "subset": subset,
-                "text": f"Bits per byte, best first: {', '.join(names)} on the {subset} dialogues.",
-            }
-            for subset in factors
-            if len(names) > 2
-        ],
+        "verdict": verdict,
+        "primary": "bits_per_byte",
+        "looks": [],
+        "ranking": {
+            "bits_per_byte": _ranking(models, "bits_per_byte"),
+            "f1": _ranking(models, "f1"),
+        },
         "warnings": [f"{names[0]}: seed {seeds - 1} diverged {text}"] if diverged else [],
         "models": models,
         "tuning": [_trial(names[0], f"lr=0.{n} {text}", number=n) for n in range(3)],
@@ -484,7 +476,7 @@ def bare() -> dict[str, Any]:
         "disagreements",
         "differences",
         "warnings",
-        "verdicts",
+        "looks",
         "rating",
         "tuning",
     )
@@ -492,6 +484,7 @@ def bare() -> dict[str, Any]:
         "context_use": {"examples": 0, "rows": [], "distance": []},
         "environment": {},
         "verdict": "",
+        "ranking": {},
     }
     results |= {
         "references": {},

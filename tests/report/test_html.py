@@ -124,7 +124,7 @@ def test_the_page_shows_the_results_in_order(three: dict[str, Any], tmp_path: Pa
         for shown in (
             *(
                 "lstm: seed 2 diverged",
-                "Bits per byte, best first: lstm, transformer",
+                "lstm is better than transformer",
                 "Clean: dialogues that share no pair",
             ),
             *(

@@ -82,7 +82,7 @@ def test_verdict_warnings_and_sources(three: dict[str, Any]) -> None:
     text = to_markdown(three)
     assert (
         text.index("> ⚠ lstm: seed 2 diverged")
-        < text.index("Bits per byte, best first: lstm")
+        < text.index("lstm is better than transformer")
         < text.index("## ")
     )
     assert text.index("## Parity contract") < text.index("## Likelihood")

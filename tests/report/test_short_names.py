@@ -55,7 +55,7 @@ def test_names_are_short_everywhere_but_in_texts_of_users(
     others = json.dumps({key: value for key, value in shown.items() if key not in UNNAMED})
     assert "task/lstm" not in others.replace("about task/lstm", "")
     assert shown["shared"] == "task"
-    assert "lstm[dropout=0]" in shown["verdicts"][0]["text"]
+    assert "lstm[dropout=0]" in shown["verdict"]
 
 
 def test_labels_do_not_replace_parts_of_paths(three: dict[str, Any]) -> None:

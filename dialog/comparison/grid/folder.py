@@ -1,13 +1,15 @@
 """Comparison folder: its contenders and seeds in grid.json, and one run folder per contender and
 seed.
 
-    grid.json                     version, commands, seeds, overrides, contenders with hashes
+    grid.json                     version, commands, seeds, overrides, primary metric, number of
+                                  looks, contenders with hashes
     runs/<contender>/seed-<n>/    run folder, unless grid.json names another;
                                   of a single file of responses: runs/<contender>/
     tuning/<contender>/<values>/  run folder of a trial; that of the chosen values is the run of the
                                   first seed, and chosen.json beside it names them (`tuning.py`)
     test_set.jsonl                examples, if --references has given them
     results.json, report.*        written at the end, by one process
+    looks.jsonl                   p-values of each report on new seeds, only appended
 
 Beside the folder of a run: ``.seed-<n>.lock``, held while a process works on the run, and
 ``.seed-<n>.error``, the reason why the run failed.
@@ -221,6 +223,8 @@ class Grid:
         overrides: ``key=value`` for recipes that are added.
         commands: Commands that have changed the grid.
         references: SHA-256 of test_set.jsonl; empty if the test set is that of a contender.
+        primary: Metric that is tested first; empty until the first plan.
+        looks: Number of reports on new seeds that may decide.
         named: Run folders outside of the comparison that the caller has named, and that it may thus
             write to; None for all. What grid.json alone names is only read.
         chosen: The values that trials have chosen, by contender; from `tuning.with_choices`.
@@ -232,6 +236,8 @@ class Grid:
     overrides: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     references: str = ""
+    primary: str = ""
+    looks: int = 1
     named: frozenset[str] | None = field(default=frozenset(), compare=False)
     chosen: Mapping[str, str] = field(default_factory=dict, compare=False)
 
@@ -331,11 +337,15 @@ def read_grid(folder: Path, *, trust: Trust = NO_TRUST) -> Grid:
         overrides = tuple(_typed(text, str) for text in _typed(values["overrides"], list))
         commands = tuple(_typed(text, str) for text in _typed(values["commands"], list))
         references = _typed(values.get("references", ""), str)
+        primary = _typed(values.get("primary", ""), str)
+        looks = _typed(values.get("looks", 1), int)
+        if looks < 1:
+            raise ValueError(f"{looks} looks")
     except (KeyError, TypeError, ValueError, UserError) as error:
         raise UserError(f"{folder / GRID}: damaged ({error}); restore it from a copy") from error
     if trust != FULL_TRUST:
         check_links(folder)
-    return Grid(folder, contenders, seeds, overrides, commands, references)
+    return Grid(folder, contenders, seeds, overrides, commands, references, primary, looks)
 
 
 def _contender(entry: Mapping[str, Any], trust: Trust) -> Contender:

@@ -13,6 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from dialog.atomic import lock, write_text
 from dialog.build import build_model
+from dialog.comparison.decisions.looks import LOOKS
+from dialog.comparison.decisions.primary import (
+    LIKELIHOOD,
+    check_measured,
+    check_primary,
+    default_primary,
+)
 from dialog.comparison.grid.contenders import check_trusted, read_contenders, split_folder
 from dialog.comparison.grid.folder import (
     GRID,
@@ -69,6 +76,9 @@ class Request:
         references: Files of the test set, for systems without a recipe.
         systems: ``NAME: COMMAND`` of programs that answer the contexts.
         timeout: Seconds for a response of a program.
+        primary: Metric that is tested first; None keeps that of the folder, or is the default.
+        looks: Number of reports on new seeds that may decide; None keeps that of the folder, or
+            is 1.
     """
 
     names: Sequence[str]
@@ -85,6 +95,8 @@ class Request:
     references: Sequence[Path] = ()
     systems: Sequence[str] = ()
     timeout: float = 300.0
+    primary: str | None = None
+    looks: int | None = None
 
     @property
     def command(self) -> str:
@@ -95,6 +107,8 @@ class Request:
         if self.references:
             settings += ["--references", ",".join(map(str, self.references))]
         count = [] if self.seeds is None else ["--seeds", str(self.seeds)]
+        count += [] if self.primary is None else ["--primary", self.primary]
+        count += [] if self.looks is None else ["--looks", str(self.looks)]
         return shlex.join(
             ["python", "-m", "dialog", "compare", *self.names, *self.overrides, *settings, *count]
         )
@@ -138,6 +152,7 @@ def prepare_grid(request: Request) -> Grid:
     overrides = [*inherited, *request.overrides]
     planned = merged(current, new, seeds_of(current, new, request.seeds), overrides)
     given = given_references(planned, request.references)
+    planned = with_decisions(planned, current, request)
     check_trusted(planned)
     if len(planned.contenders) < 2:
         raise UserError(
@@ -177,7 +192,11 @@ def prepare_grid(request: Request) -> Grid:
             check_strict(planned, data)
     folder = folder or fresh_folder("comparisons")
     opened = open_grid(
-        folder, new, planned.seeds, overrides, request.command, trust=request.trust, given=given
+        *(folder, new, planned.seeds, overrides, request.command),
+        primary=planned.primary,
+        looks=planned.looks,
+        trust=request.trust,
+        given=given,
     )
     return replace(opened, named=planned.named)
 
@@ -204,6 +223,37 @@ def given_references(planned: Grid, paths: Sequence[Path]) -> list[Row]:
             " choose another --output"
         )
     return given
+
+
+def with_decisions(planned: Grid, current: Grid, request: Request) -> Grid:
+    """Return the grid with its primary metric and its number of looks.
+
+    Raises:
+        UserError: an unknown metric, one that a contender lacks, or another one, or another number
+            of looks, than a folder with results has.
+    """
+    files = [Path(file) for contender in planned.contenders for file in contender.files]
+    if request.primary is not None:
+        check_primary(request.primary)
+    if is_comparison(planned.folder) and (planned.folder / LOOKS).is_file():
+        for option, value, declared in (
+            ("--primary", request.primary, planned.primary),
+            ("--looks", request.looks, planned.looks),
+        ):
+            if value not in (None, declared):
+                raise UserError(
+                    f"{option} {value}: {planned.folder} has results with {declared}; leave it out,"
+                    " or choose another --output"
+                )
+        primary = planned.primary
+        looks = planned.looks
+    else:
+        primary = request.primary or planned.primary or default_primary(files)
+        looks = request.looks or planned.looks
+    decided = replace(planned, primary=primary, looks=looks)
+    if decided != current:  # the files of a finished comparison may be gone
+        check_measured(primary, files)
+    return decided
 
 
 def tune_of(current: Grid, requested: Sequence[str]) -> tuple[str, ...]:
@@ -398,14 +448,17 @@ def open_grid(
     overrides: Sequence[str],
     command: str,
     *,
+    primary: str = "",
+    looks: int = 0,
     trust: Trust = NO_TRUST,
     given: Sequence[Row] = (),
 ) -> Grid:
     """Create a comparison folder, or add to one what it lacks; processes that start together take
     turns.
 
-    Seeds are only added. The command is recorded if it changes the grid. `given` are the examples
-    of ``--references``, which a new folder keeps.
+    Seeds are only added; primary metric and looks are kept unless they are given. The command is
+    recorded if it changes the grid. `given` are the examples of ``--references``, which a new
+    folder keeps.
 
     Raises:
         UserError: the folder has other files, or another recipe of the same name.
@@ -424,6 +477,11 @@ def open_grid(
             lines = "".join(to_json(system_input(row)) + "\n" for row in given)
             write_text(folder / TEST_SET, lines)
             grid = replace(grid, references=sha256(folder / TEST_SET))
+        grid = replace(
+            grid,
+            primary=primary or before.primary or LIKELIHOOD,
+            looks=looks or before.looks,
+        )
         if grid != before:
             grid = replace(grid, commands=(*before.commands, command))
             write_grid(grid)

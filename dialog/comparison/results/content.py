@@ -1,8 +1,9 @@
-"""Analyse the finished runs of a comparison: the content of results.json, format 3."""
+"""Analyse the finished runs of a comparison: the content of results.json."""
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
@@ -11,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 from dialog.comparison.breakdown import breakdown, example_properties
 from dialog.comparison.cost import cost, seconds_to_common_value
 from dialog.comparison.curves import crossings
+from dialog.comparison.decisions.looks import read_looks
 from dialog.comparison.grid.folder import SPLIT, Grid
 from dialog.comparison.grid.tuning import tuning_results
 from dialog.comparison.parity import parity
 from dialog.comparison.references import ngram_warnings, references_of
 from dialog.comparison.results.samples import SHARED, disagreements, draw_samples, rating_pairs
 from dialog.comparison.results.systems import System
-from dialog.comparison.statistics.ratings import RESULTS_FORMAT
-from dialog.comparison.statistics.section import statistics_section
-from dialog.comparison.statistics.verdict import listed
+from dialog.comparison.statistics.ratings import RESULTS_VERSION
+from dialog.comparison.statistics.section import DecisionPlan, statistics_section
+from dialog.comparison.statistics.verdict import EvaluationSet, listed
 from dialog.metrics.measurement import FAILED
 from dialog.training.checkpoints.manifest import MANIFEST
 
@@ -52,8 +54,24 @@ def results_of(
         for system in measured
     }
     files = [system.name for system in systems if system.contender.kind == "responses"]
-    section = statistics_section(runs, diverged=numbers_diverged(systems), files=files)
     recipes = [system.evaluated.recipe for system in systems if system.evaluated.recipe]
+    test_set = EvaluationSet(
+        recipes[0].data.corpus["name"] if recipes else "",
+        SPLIT,
+        metrics["examples"],
+        metrics["dialogues"],
+        # without a corpus or dialogue ids, each response is a dialogue
+        grouped=bool(recipes) or metrics["dialogues"] < metrics["examples"],
+    )
+    section = statistics_section(
+        runs,
+        DecisionPlan(grid.primary, grid.looks, read_looks(grid.folder)),
+        {system.name: [run.entry["seed"] for run in system.measured_runs] for system in measured},
+        test_set=test_set,
+        diverged=numbers_diverged(systems),
+        files=files,
+        missing=missing_runs(grid, systems),
+    )
     context_use, attention = network_sections(systems, samples)
     tuning = tuning_results(grid)
     trained = [
@@ -62,7 +80,7 @@ def results_of(
     ]
     untested = [system for system in systems if not system.measured_runs]
     return {
-        "format": RESULTS_FORMAT,
+        "version": RESULTS_VERSION,
         "command": " && ".join(grid.commands),
         "environment": next(
             (system.evaluated.environment for system in systems if system.evaluated.environment), {}
@@ -96,6 +114,12 @@ def results_of(
         "attention": attention,
         "rating": rating_pairs(rows, named={sample["id"] for sample in (*samples, *differing)}),
     }
+
+
+def missing_runs(grid: Grid, systems: Sequence[System]) -> list[str]:
+    """Return the contenders that lack a finished run."""
+    planned = Counter(cell.contender.name for cell in grid.cells() if not cell.trial)
+    return [system.name for system in systems if len(system.runs) < planned[system.name]]
 
 
 def rows_of(systems: Sequence[System]) -> list[Sequence[Mapping[str, Any]]]:

@@ -11,7 +11,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from dialog.comparison.statistics.interval import detectable_difference, seeds_needed
+from dialog.comparison.decisions.family import NullHypothesis, adjusted
 from dialog.comparison.statistics.measured import Floats, RunMetric
 from dialog.comparison.statistics.subset import (
     Subset,
@@ -35,8 +35,9 @@ class Difference:
     """Entry of "differences" in results.json; `difference` is a's mean over runs minus b's.
 
     `method` is one of the constants above, or `NOT_TESTED` and a reason; then only the difference
-    may have a value. `decided` means: p after Holm is at most 1 - level, and the interval excludes
-    0.
+    may have a value. `p` is missing if the metric is only shown (`metrics_to_test`); `p_holm` is p
+    after the correction for all tests of a report, by `decided`. `decided` means: it is at most
+    1 - level, and the interval excludes 0.
     """
 
     metric: str
@@ -53,21 +54,25 @@ class Difference:
     degrees_of_freedom: float | None = None
     improvement_probability: float | None = None
     detectable_difference: float | None = None
-    seeds_needed: int | None = None
 
     @property
-    def tested(self) -> bool:
-        """True with an interval and a p-value."""
+    def measured(self) -> bool:
+        """True with an interval."""
         return not self.method.startswith(NOT_TESTED)
 
     @property
+    def hypothesis(self) -> NullHypothesis:
+        """The hypothesis that is tested."""
+        return NullHypothesis(self.a, self.b, self.metric, self.subset)
+
+    @property
     def why_untested(self) -> str:
-        """The reason without a test."""
+        """The reason without an interval."""
         return self.method.removeprefix(NOT_TESTED)
 
     @property
     def single_runs(self) -> tuple[str, ...]:
-        """Contenders that have a single run, if the difference is tested."""
+        """Contenders that have a single run, if the difference has an interval."""
         return {
             TWO_RUNS: (self.a, self.b),
             TWO_RUNS_JACKKNIFE: (self.a, self.b),
@@ -81,28 +86,73 @@ def differences(
     better: Mapping[str, Better],
     subsets: Mapping[str, NDArray[np.bool_]],
     *,
+    tested: Sequence[str],
     level: float = 0.95,
     resamples: int = 10_000,
 ) -> list[Difference]:
-    """Test all pairs of contenders in all metrics on all subsets.
-
-    Holm's correction is over the metrics of one pair, and with more than two contenders over the
-    pairs in one metric also: of the two corrected p-values the larger one counts. Subsets are not
-    corrected for.
+    """Return the differences of all pairs of contenders in all metrics on all subsets, without
+    decisions.
 
     Args:
         contenders: Systems and their measured runs.
         better: Metrics and their better direction.
         subsets: Masks of the examples [N]; one without examples is left out.
-        level: Level of the intervals; 1 - level is the level of the tests.
+        tested: Metrics with a p-value, the primary one first; on subsets other than "all" only the
+            primary one.
+        level: Level of the intervals.
         resamples: Number of bootstrap resamples and of random swaps for pairs of single runs.
     """
     found: list[Difference] = []
     for name, examples in subsets.items():
         if examples.any():
             subset = Subset(contenders, examples, level=level, resamples=resamples)
-            found += _pairs(subset, name, better)
+            found += _pairs(subset, name, better, tested if name == "all" else tested[:1])
     return found
+
+
+def decided(
+    records: Sequence[Difference],
+    primary: str,
+    p_values: Mapping[NullHypothesis, float],
+    level: float = 0.95,
+) -> list[Difference]:
+    """Return records with `p_holm` and `decided`, corrected for all tests of the report.
+
+    The primary metric on all dialogues is tested first; a secondary hypothesis of a pair is decided
+    only if it is. A pair without a test of the primary metric decides nothing.
+
+    Args:
+        records: Records of `differences`.
+        primary: The primary metric.
+        p_values: p-values after the correction for looks; hypotheses without one are not tested.
+        level: 1 - level is the probability of any wrong decision in the report.
+    """
+    first = {test.pair: p for test, p in p_values.items() if test[2:] == (primary, "all")}
+    others: dict[tuple[str, str], dict[NullHypothesis, float]] = {pair: {} for pair in first}
+    for test, p in p_values.items():
+        if test.pair in first and test[2:] != (primary, "all"):
+            others[test.pair][test] = p
+    of_primary, of_others = adjusted([*first.values()], [[*ps.values()] for ps in others.values()])
+    corrected = {
+        NullHypothesis(*pair, primary): p for pair, p in zip(first, of_primary, strict=True)
+    }
+    for tests, ps in zip(others.values(), of_others, strict=True):
+        corrected |= dict(zip(tests, ps, strict=True))
+    certain = {
+        record.hypothesis
+        for record in records
+        if corrected.get(record.hypothesis, 1.0) <= 1 - level
+        and not record.interval[0] <= 0 <= record.interval[1]
+    }
+    return [
+        replace(
+            record,
+            p_holm=corrected.get(record.hypothesis),
+            decided=record.hypothesis in certain
+            and NullHypothesis(record.a, record.b, primary) in certain,
+        )
+        for record in records
+    ]
 
 
 def bounded(record: Difference, span: float) -> Difference:
@@ -139,78 +189,39 @@ def improvement_probability(a: Floats, b: Floats, better: Better) -> float | Non
     return float((ahead + 1).mean() / 2)
 
 
-def _pairs(subset: Subset, name: str, better: Mapping[str, Better]) -> Iterator[Difference]:
-    results = {
-        (a, b): subset.test(
-            a, b, [metric for metric in better if any(metric in run for run in runs)]
-        )
-        for a, b in combinations(subset.runs, 2)
-        for runs in [(*subset.runs[a], *subset.runs[b])]
-    }
-    corrected = _corrected(results, 1 - subset.level)
-    for (a, b), metrics in results.items():
-        for metric, result in metrics.items():
+def _pairs(
+    subset: Subset, name: str, better: Mapping[str, Better], tested: Sequence[str]
+) -> Iterator[Difference]:
+    for a, b in combinations(subset.runs, 2):
+        runs = [*subset.runs[a], *subset.runs[b]]
+        metrics = [metric for metric in better if any(metric in run for run in runs)]
+        for metric, result in subset.test(a, b, metrics, tested).items():
             if isinstance(result, UntestableError):
                 yield Difference(
                     metric, a, b, name, f"{NOT_TESTED}{result}", _difference(subset, a, b, metric)
                 )
             else:
                 record = Difference(metric, a, b, name, "")
-                yield _record(subset, record, result, better[metric], *corrected[a, b, metric])
-
-
-def _corrected(
-    results: Mapping[tuple[str, str], Mapping[str, Tested | UntestableError]], alpha: float
-) -> dict[tuple[str, str, str], tuple[float, float]]:
-    """Return Holm's p-value and level of each tested pair and metric: the stricter of the families
-    that it belongs to.
-
-    A family is one pair in all metrics, or one metric in all pairs.
-    """
-    p_values = {}
-    for (a, b), metrics in results.items():
-        for metric, result in metrics.items():
-            if isinstance(result, Tested):
-                p_values[a, b, metric] = result.estimate.p
-    families: dict[object, list[tuple[str, str, str]]] = {}
-    for a, b, metric in p_values:
-        families.setdefault((a, b), []).append((a, b, metric))
-        families.setdefault(metric, []).append((a, b, metric))
-    corrected = dict.fromkeys(p_values, (0.0, alpha))
-    for tests in families.values():
-        family = [p_values[test] for test in tests]
-        for test, p, level in zip(tests, holm(family), holm_levels(family, alpha), strict=True):
-            corrected[test] = max(corrected[test][0], p), min(corrected[test][1], level)
-    return corrected
+                yield _record(subset, record, result, better[metric], tested)
 
 
 def _record(
-    subset: Subset, record: Difference, tested: Tested, better: Better, p_holm: float, alpha: float
+    subset: Subset, record: Difference, result: Tested, better: Better, tested: Sequence[str]
 ) -> Difference:
     runs = (len(subset.runs[record.a]), len(subset.runs[record.b]))
-    estimate, parts = tested
-    excluded = not estimate.low <= 0 <= estimate.high
-    decided = p_holm <= 1 - subset.level and excluded
-    seeds = None
-    if parts is not None and min(runs) > 1 and not decided and estimate.difference:
-        seeds = seeds_needed(parts, estimate.difference, runs, alpha)
+    estimate, parts = result
     return replace(
         record,
         method=method(runs, subset.runs[record.a][0][record.metric]),
         difference=estimate.difference,
         interval=(estimate.low, estimate.high),
-        p=estimate.p,
-        p_holm=p_holm,
-        decided=decided,
+        p=estimate.p if record.metric in tested else None,
         standard_error=estimate.standard_error,
-        degrees_of_freedom=estimate.degrees_of_freedom if parts is not None else None,
+        degrees_of_freedom=None if runs == (1, 1) else estimate.degrees_of_freedom,
         improvement_probability=improvement_probability(
             subset.values(record.a, record.metric), subset.values(record.b, record.metric), better
         ),
-        detectable_difference=detectable_difference(
-            estimate.standard_error, estimate.degrees_of_freedom, alpha
-        ),
-        seeds_needed=seeds,
+        detectable_difference=parts.detectable_difference(1 - subset.level),
     )
 
 
@@ -223,34 +234,3 @@ def _difference(subset: Subset, a: str, b: str, metric: str) -> float | None:
         return float(subset.values(a, metric).mean() - subset.values(b, metric).mean())
     except UntestableError:
         return None
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Return Holm's adjusted p-values, in the order of the tests.
-
-    The k-th smallest of m p-values is multiplied by m - k + 1. The products are at most 1 and do
-    not decrease with k. Rejecting those up to alpha keeps the probability of any false rejection at
-    alpha, for dependent tests also.
-    Holm (1979), Scandinavian Journal of Statistics 6.
-    """
-    order = sorted(range(len(p_values)), key=p_values.__getitem__)
-    adjusted = [0.0] * len(p_values)
-    largest = 0.0
-    for rank, test in enumerate(order):
-        largest = max(largest, min(1.0, (len(order) - rank) * p_values[test]))
-        adjusted[test] = largest
-    return adjusted
-
-
-def holm_levels(p_values: Sequence[float], alpha: float) -> list[float]:
-    """Return the level at which Holm's procedure tests each p-value: alpha / (tests not rejected
-    before it).
-
-    All tests that are not rejected have the level of the first of them.
-    """
-    rejected = [p <= alpha for p in holm(p_values)]
-    order = sorted(range(len(p_values)), key=p_values.__getitem__)
-    levels = [0.0] * len(p_values)
-    for rank, test in enumerate(order):
-        levels[test] = alpha / (len(order) - min(rank, sum(rejected)))
-    return levels

@@ -26,8 +26,8 @@ from dialog.report.tables import model_names
 
 RESULTS = "results.json"
 FORMAT = 1
-RESULTS_FORMAT = 4
-"""Format of results.json."""
+RESULTS_VERSION = 5
+"""Version of results.json."""
 ALL = "all raters"
 """Name of the majority of several raters."""
 
@@ -73,11 +73,11 @@ def add_ratings(folder: Path, files: Sequence[Path]) -> dict[str, Any]:
             f"{folder}: is not a finished comparison ({RESULTS} is missing); ratings need one"
         )
     with lock(folder / ".report.lock", wait=True):
-        results = read_json(path, "format", "models", "rankings")
-        if results["format"] != RESULTS_FORMAT:
+        results = read_json(path, "models")
+        if results.get("version") != RESULTS_VERSION:
             raise UserError(
-                f"{path}: has format {results['format']}, not {RESULTS_FORMAT}, which this version"
-                f" writes; run compare {folder} first"
+                f"{path}: has version {results.get('version', 'below 5')}, not {RESULTS_VERSION};"
+                f" run compare {folder} first"
             )
         results["ratings"] = json_copy(rate(results, files))
         write_reports(results, folder)

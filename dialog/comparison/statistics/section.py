@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dialog.comparison.statistics.differences import bounded, differences
+from dialog.comparison.decisions.looks import Look, Seeds, spend
+from dialog.comparison.decisions.primary import metrics_to_test
+from dialog.comparison.statistics.differences import bounded, decided, differences
 from dialog.comparison.statistics.interval import LEVEL
 from dialog.comparison.statistics.measured import Counts, RunMetric, Sums
-from dialog.comparison.statistics.ranking import rankings
+from dialog.comparison.statistics.ranking import ranking
 from dialog.comparison.statistics.subset import SystemRuns
-from dialog.comparison.statistics.verdict import verdicts
+from dialog.comparison.statistics.verdict import Circumstances, EvaluationSet, listed, verdict
+from dialog.errors import UserError
 from dialog.report.formats.metrics import metric_display, sort_metrics
 from dialog.report.tables import WHOLE_TEST_SET
 
@@ -23,66 +26,118 @@ if TYPE_CHECKING:
 
 
 RESAMPLES = 10_000
-NOT_COMPARED = {"nll_nats", "unknown_ratio"}
-"""Metrics that repeat another one, or describe the test set."""
+
+
+@dataclass(frozen=True)
+class DecisionPlan:
+    """What a comparison has decided before it has results, and its earlier looks.
+
+    Attributes:
+        primary: The primary metric.
+        looks: Number of planned looks.
+        earlier: Looks of earlier reports.
+    """
+
+    primary: str
+    looks: int = 1
+    earlier: Sequence[Look] = ()
 
 
 def statistics_section(
     evaluations: Mapping[str, Sequence[Measured]],
+    plan: DecisionPlan,
+    seeds: Seeds,
     *,
+    test_set: EvaluationSet,
     diverged: Mapping[str, tuple[int, int]] | None = None,
     files: Collection[str] = (),
+    missing: Collection[str] = (),
     resamples: int = RESAMPLES,
 ) -> dict[str, Any]:
-    """Return "verdict", "verdicts", "rankings", "differences" and "statistics" of results.json.
+    """Return "primary", "looks", "verdict", "ranking", "differences" and "statistics" of
+    results.json.
 
-    The verdict consists of "verdicts" for two contenders, and of "rankings" for more. A subset that
-    has all dialogues has the differences of all, and no verdict of its own.
+    A subset that has all dialogues has the differences of all.
 
     Args:
         evaluations: Evaluations of the runs of each contender, one for each seed; all of the same
             examples in the same order.
+        plan: Primary metric and looks.
+        seeds: Seeds of these runs.
+        test_set: What they are evaluated on.
         diverged: Number of diverged runs and of all runs, by contender.
         files: Contenders that are files of responses.
+        missing: Contenders with runs that are still missing; their pairs are not tested yet, and
+            this is no look at them.
         resamples: Number of bootstrap resamples and of random swaps for pairs of single runs.
+
+    Raises:
+        UserError: a contender lacks the primary metric.
     """
     systems = [
         SystemRuns(name, [run_metrics(run) for run in runs], reference_tokens(runs[0]))
         for name, runs in evaluations.items()
     ]
+    if lacking := [system.name for system in systems if plan.primary not in system.runs[0]]:
+        raise UserError(
+            f"{listed(lacking)}: the primary metric {plan.primary} is not measured; repeat the"
+            " command with another --primary and --output, and the run folders"
+        )
     measured = [run for system in systems for run in system.runs]
-    names = {metric for run in measured for metric in run} - NOT_COMPARED
-    better = {metric: metric_display(metric).better for metric in sort_metrics(names)}
+    names = {metric for run in measured for metric in run}
+    names = {metric for metric in names if metric_display(metric).tested}
+    tested = metrics_to_test(sort_metrics(names), plan.primary)
+    # the primary metric first
+    better = {
+        metric: metric_display(metric).better
+        for metric in dict.fromkeys([*tested[:1], *sort_metrics(names)])
+    }
     first = next(iter(evaluations.values()))[0]
     masks = subset_masks(first)
     whole = [subset for subset, examples in masks.items() if subset != "all" and examples.all()]
     parts = {subset: examples for subset, examples in masks.items() if subset not in whole}
-    tested = differences(systems, better, parts, level=LEVEL, resamples=resamples)
-    records = [bounded(record, metric_display(record.metric).span) for record in tested]
-    pairs = verdicts(records, better, diverged=diverged, files=files, level=LEVEL)
-    means = {
-        subset: means_of(systems, examples) for subset, examples in parts.items() if examples.any()
+    records = differences(systems, better, parts, tested=tested, level=LEVEL, resamples=resamples)
+    p_values = {
+        record.hypothesis: record.p
+        for record in records
+        if record.p is not None and not {record.a, record.b} & {*missing}
     }
-    ranked = (
-        rankings(records, means, better, diverged=diverged, files=files, level=LEVEL)
-        if len(systems) > 2
-        else []
-    )
-    records += [replace(record, subset=subset) for subset in whole for record in records]
-    lines = [
-        f"{verdict['subset'].capitalize()} subset: {verdict['text']}"
-        if verdict["subset"] != "all"
-        else verdict["text"]
-        for verdict in ranked or pairs
+    spent = spend(Look.now(seeds, p_values), plan.earlier, plan.looks)
+    records = [
+        bounded(record, metric_display(record.metric).span)
+        for record in decided(records, plan.primary, spent.p_values, LEVEL)
     ]
+    means = means_of(systems, masks["all"])
+    rankings = {
+        metric: ranking(
+            metric,
+            {name: values[metric] for name, values in means.items() if metric in values},
+            [record for record in records if (record.metric, record.subset) == (metric, "all")],
+        )
+        for metric in tested
+    }
+    about = Circumstances(
+        test_set,
+        {system.name: len(system.runs) for system in systems},
+        files,
+        diverged,
+        missing,
+        spent.late,
+        plan.looks,
+        LEVEL,
+    )
+    text = verdict(records, rankings, better, plan.primary, about)
+    records += [replace(record, subset=subset) for subset in whole for record in records]
     return {
-        "verdict": "\n".join([*lines, *(WHOLE_TEST_SET[subset] for subset in whole)]),
-        "verdicts": pairs,
-        "rankings": ranked,
+        "primary": plan.primary,
+        "looks": [look.to_json() for look in spent.looks],
+        "verdict": "\n".join([text, *(WHOLE_TEST_SET[subset] for subset in whole)]),
+        "ranking": rankings,
         "differences": [asdict(record) for record in records],
         "statistics": {
             "level": LEVEL,
             "resamples": resamples,
+            "looks": plan.looks,
             "seeds": {system.name: len(system.runs) for system in systems},
         },
     }

@@ -5,7 +5,7 @@ and randomization over dialogues, in blocks of resamples.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeGuard
 
@@ -20,10 +20,6 @@ LEAST_DIALOGUES = 6
 BOOTSTRAPPED = 20
 """With fewer dialogues, intervals of a percentile bootstrap cover too rarely; those of a jackknife
 with t do not.
-"""
-LEAST_FREEDOM = 1.0
-"""Two seeds have one degree of freedom; with no more, the interval is 13 standard errors to each
-side, or wider.
 """
 PER_TOKEN = {"perplexity_token", "token_accuracy"}
 """Metrics that depend on the tokenizer."""
@@ -48,10 +44,12 @@ class UntestableError(Exception):
 
 
 class Tested(NamedTuple):
-    """Result of a test; without variance components if both contenders have a single run."""
+    """Interval and p-value, and the variances of a difference; that of two single runs is only over
+    dialogues.
+    """
 
     estimate: Interval
-    parts: Variances | None
+    parts: Variances
 
 
 class Subset:
@@ -113,9 +111,11 @@ class Subset:
         if metric in PER_TOKEN and one is not None and other is not None and (one != other).any():
             raise UntestableError("the tokenizers differ, and this depends on the tokenizer")
 
-    def test(self, a: str, b: str, metrics: Sequence[str]) -> dict[str, Tested | UntestableError]:
-        """Test the difference between two contenders in each metric, if there are enough
-        dialogues.
+    def test(
+        self, a: str, b: str, metrics: Sequence[str], randomized: Collection[str]
+    ) -> dict[str, Tested | UntestableError]:
+        """Test the difference between two contenders in each metric, if there are enough dialogues;
+        of two single runs, only `randomized` metrics have a p-value.
         """
         if self.dialogues < LEAST_DIALOGUES:
             return dict.fromkeys(
@@ -131,32 +131,37 @@ class Subset:
                 )
             except UntestableError as reason:
                 results[metric] = reason
-        return self._randomize(a, b, results) if single else results
+        return self._randomize(a, b, results, randomized) if single else results
 
     def _architectures(self, a: str, b: str, metric: str) -> Tested:
         runs = self._left_out(a, metric), self._left_out(b, metric)
         parts = variances(*runs)
-        estimate = interval(*runs, parts, self.level)
-        if round(estimate.degrees_of_freedom, 6) <= LEAST_FREEDOM and estimate.standard_error > 0:
-            raise UntestableError("too few seeds to estimate the variance")
-        return Tested(estimate, parts)
+        return Tested(interval(*runs, parts, self.level), parts)
 
     def _two_runs(self, a: str, b: str, metric: str) -> Tested:
         """Return the interval of two single runs, without a p-value: bootstrap, else jackknife."""
         difference = float(self.values(a, metric)[0] - self.values(b, metric)[0])
         if (a, metric) not in self._resampled:
-            return Tested(self._architectures(a, b, metric).estimate, None)
+            return self._architectures(a, b, metric)
         resampled = self._resampled[a, metric] - self._resampled[b, metric]
         if not np.isfinite(resampled).all():
             raise UntestableError(f"undefined for some resamples of the {self.dialogues} dialogues")
-        return Tested(bootstrap_interval(difference, resampled, self.dialogues, self.level), None)
+        estimate = bootstrap_interval(difference, resampled, self.dialogues, self.level)
+        over_dialogues = Variances(0.0, 0.0, estimate.standard_error**2, self.dialogues)
+        return Tested(estimate, over_dialogues)
 
     def _randomize(
-        self, a: str, b: str, results: dict[str, Tested | UntestableError]
+        self,
+        a: str,
+        b: str,
+        results: dict[str, Tested | UntestableError],
+        randomized: Collection[str],
     ) -> dict[str, Tested | UntestableError]:
         """Fill in the p-values of two single runs."""
         tested = {
-            metric: result for metric, result in results.items() if isinstance(result, Tested)
+            metric: result
+            for metric, result in results.items()
+            if isinstance(result, Tested) and metric in randomized
         }
         if not tested:
             return results
@@ -164,7 +169,7 @@ class Subset:
         (run_b,) = self.runs[b]
         p_values = randomization([(run_a[key], run_b[key]) for key in tested], self.resamples)
         filled = {
-            metric: Tested(result.estimate._replace(p=float(p)), None)
+            metric: Tested(result.estimate._replace(p=float(p)), result.parts)
             for (metric, result), p in zip(tested.items(), p_values, strict=True)
         }
         return {**results, **filled}

@@ -1,58 +1,301 @@
-"""Verdict on each pair of contenders: better, by how much, or undecided and the number of seeds
-that would decide.
+"""The verdict of a comparison, the same for page, terminal, Markdown and LaTeX: a paragraph to
+paste into a paper, and a line for each note.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from dialog.comparison.statistics.differences import Difference
-from dialog.report.formats.metrics import METRIC_DISPLAYS, Better, better_of, metric_display
-from dialog.report.formats.numbers import decimals, general, percent
+from dialog.comparison.statistics.differences import (
+    TWO_RUNS,
+    TWO_RUNS_JACKKNIFE,
+    Difference,
+)
+from dialog.report.formats.metrics import Better, better_of, metric_display
+from dialog.report.tables import interval_text, p_text, signed
 
-MANY_SEEDS = 100
-"""A larger number of seeds is not given exactly."""
-HEADLINE = {
-    "bits_per_byte",
-    "token_accuracy",
-    "answer_accuracy",
-    "hits_1_of_20",
-    "f1",
-    "sacrebleu",
-    "chrf",
-    "rouge_l",
+UNIT = {"bits_per_byte": "bits per byte"}
+"""Metrics whose values have a unit; of the others, the label is given."""
+TITLES = {
+    "cornell": "Cornell Movie-Dialogs",
+    "crosswoz": "CrossWOZ",
+    "dailydialog": "DailyDialog",
+    "empathetic": "EmpatheticDialogues",
+    "kdconv": "KdConv",
+    "multi30k": "Multi30k",
+    "multiwoz": "MultiWOZ",
+    "opensubtitles": "OpenSubtitles",
+    "personachat": "PersonaChat",
+    "selfdialogue": "Self-dialogue",
+    "sgd": "Schema-Guided Dialogue",
+    "switchboard": "Switchboard",
+    "switchboard_ms98": "Switchboard",
+    "taskmaster": "Taskmaster",
+    "topical_chat": "Topical-Chat",
+    "ubuntu": "Ubuntu",
 }
-"""Metrics that a verdict names, beside those that users add."""
+"""Published names of corpora; other components, such as jsonl, read a corpus of any name."""
 
 
-def is_headline(metric: str) -> bool:
-    """Return whether a verdict names a metric."""
-    return metric in HEADLINE or metric not in METRIC_DISPLAYS
+@dataclass(frozen=True)
+class EvaluationSet:
+    """What contenders are compared on.
+
+    Attributes:
+        corpus: Component name of the corpus; empty if it is unknown.
+        split: Name of the split.
+        examples: Number of responses; None if it is unknown.
+        dialogues: Number of dialogues.
+        grouped: Whether the dialogue of each response is known.
+    """
+
+    corpus: str = ""
+    split: str = "test"
+    examples: int | None = None
+    dialogues: int = 0
+    grouped: bool = True
+
+    def __str__(self) -> str:
+        title = TITLES.get(self.corpus)
+        place = f"{title}'s {self.split} split" if title else f"the {self.split} split"
+        if self.examples is None:
+            return f"{place} ({self.dialogues:,} dialogues)"
+        if not self.grouped:
+            return f"{place} ({self.examples:,} responses)"
+        return f"{place} ({self.examples:,} responses in {self.dialogues:,} dialogues)"
 
 
-def winner_of(record: Difference, better: Mapping[str, Better]) -> str:
-    """Return the better contender of a decided difference; empty if it is undecided."""
-    best = better_of((record.a, record.b), record.difference, better[record.metric])
-    return best if record.decided and best is not None else ""
+@dataclass(frozen=True)
+class Circumstances:
+    """What a verdict says beside its figures.
+
+    Attributes:
+        test_set: The test set.
+        runs: Number of evaluated runs of each contender.
+        files: Contenders that are files of responses.
+        diverged: Number of diverged runs and of all runs, by contender.
+        missing: Contenders with runs that are still missing.
+        late: Pairs whose present seeds are beyond the planned looks.
+        looks: Planned number of looks.
+        level: Level of the intervals.
+    """
+
+    test_set: EvaluationSet
+    runs: Mapping[str, int]
+    files: Collection[str] = ()
+    diverged: Mapping[str, tuple[int, int]] | None = None
+    missing: Collection[str] = ()
+    late: Collection[tuple[str, str]] = ()
+    looks: int = 1
+    level: float = 0.95
 
 
-def outcome(record: Difference) -> str:
-    """Return why a difference is undecided; "seeds" if `seeds_needed` would decide it."""
-    if record.standard_error == record.difference == 0:
-        return "no difference"
-    if record.single_runs:
-        return "undecided"
-    if record.seeds_needed is None:
-        return "undecided; more seeds cannot decide, only more dialogues could"
-    return (
-        "seeds"
-        if record.seeds_needed <= MANY_SEEDS
-        else f"undecided; more than {MANY_SEEDS} seeds would be needed"
+def verdict(
+    records: Sequence[Difference],
+    rankings: Mapping[str, Sequence[Mapping[str, Any]]],
+    better: Mapping[str, Better],
+    primary: str,
+    about: Circumstances,
+) -> str:
+    """Return the verdict: a line with a paragraph, then a line for each note.
+
+    Args:
+        records: Records of `decided`.
+        rankings: Ranking in each tested metric on all dialogues.
+        better: Better direction of each metric.
+        primary: The primary metric.
+        about: Circumstances.
+    """
+    whole = [record for record in records if record.subset == "all"]
+    main = [record for record in whole if record.metric == primary]
+    measured = [record for record in main if record.measured]
+    if not measured:
+        sentences = [*_untested(whole)]
+    elif len(about.runs) == 2:
+        sentences = [
+            _pair(measured[0], rankings[primary], about),
+            *_subsets(records, primary, about),
+            *_secondary(measured[0], whole, better),
+        ]
+    else:
+        sentences = [*_order(measured, rankings[primary], primary, about)]
+    lines = [" ".join([*sentences, *_scope(whole, about)])]
+    return "\n".join(filter(None, [*lines, *_notes(records, primary, about)]))
+
+
+def _pair(record: Difference, ranking: Sequence[Mapping[str, Any]], about: Circumstances) -> str:
+    """Return "On the test split (...), a (3 seeds) has 1.329 bits per byte and b 1.424, a
+    difference of ...".
+    """
+    display = metric_display(record.metric)
+    means = {entry["name"]: display.format(entry["mean"]) for entry in ranking}
+    unit = UNIT.get(record.metric)
+    a, b = (f"{name}{_seeds(about.runs[name])}" for name in (record.a, record.b))
+    figures = f"{a} has {means[record.a]} {unit or f'in {lowered(display.label)}'}"
+    figures = f"On {about.test_set}, {figures} and {b} {means[record.b]}"
+    return f"{figures}, a difference of {_amount(record, about)}."
+
+
+def _amount(record: Difference, about: Circumstances, *, brief: bool = False) -> str:
+    """Return "−0.095 (95 % interval −0.099 to −0.092; t test over seeds and dialogues, p <
+    0.001)".
+    """
+    to_text = metric_display(record.metric).format
+    difference = signed(record.difference or 0.0, to_text).replace(" pp", " percentage points")
+    limits = interval_text(record.interval, to_text).partition("]")[0][1:].replace(", ", " to ")
+    interval = limits if brief else f"{100 * about.level:g} % interval {limits}"
+    p = _probability(record, about)
+    if brief:
+        return f"{difference} ({interval}{f'; {p}' if p else ''})"
+    return f"{difference} ({interval}{f'; {name_of_test(record.method)}, {p}' if p else ''})"
+
+
+def _probability(record: Difference, about: Circumstances) -> str:
+    if record.p_holm is None:
+        return ""
+    p = p_text(record.p_holm)
+    corrected = f" corrected for {about.looks} looks" if about.looks > 1 else ""
+    return f"p {p if p.startswith('<') else f'= {p}'}{corrected}"
+
+
+def name_of_test(method: str) -> str:
+    """Return the name of a test in a sentence."""
+    if method in (TWO_RUNS, TWO_RUNS_JACKKNIFE):
+        return "paired randomization test over dialogues"
+    return "t test over seeds and dialogues"
+
+
+def _seeds(number: int) -> str:
+    return f" ({number} seeds)" if number > 1 else ""
+
+
+def _subsets(records: Sequence[Difference], primary: str, about: Circumstances) -> Iterator[str]:
+    """Yield the differences in the primary metric on clean and on leaked dialogues."""
+    parts = [
+        f"{_amount(record, about, brief=True)} on {record.subset} dialogues"
+        for record in records
+        if record.metric == primary and record.subset != "all" and record.measured
+    ]
+    if parts:
+        yield f"It is {listed(parts)}."
+
+
+def _secondary(
+    main: Difference, whole: Sequence[Difference], better: Mapping[str, Better]
+) -> Iterator[str]:
+    """Yield which secondary metrics are decided, for whom; and those that should have a test and
+    have none.
+    """
+    others = [record for record in whole if record.p_holm is not None and record is not main]
+    if others and not main.decided:
+        yield (
+            f"Since this is not significant, none of the {len(others)} secondary metrics is tested."
+        )
+    elif others:
+        winners: dict[str, list[str]] = {}
+        for record in others:
+            best = better_of((record.a, record.b), record.difference, better[record.metric])
+            if record.decided and best is not None:
+                winners.setdefault(best, []).append(lowered(metric_display(record.metric).label))
+        outcomes = [f"{name} is better in {listed(labels)}" for name, labels in winners.items()]
+        first = f"Of {len(others)} secondary metrics, corrected among themselves"
+        number = sum(map(len, winners.values()))
+        rest = len(others) - number
+        last = f"; {rest} {'are' if rest > 1 else 'is'} not decided" if rest and number else ""
+        yield f"{first}, {'; '.join(outcomes) or 'none is decided'}{last}."
+
+
+def _untested(whole: Sequence[Difference]) -> Iterator[str]:
+    """Yield why nothing is tested."""
+    reasons: dict[str, list[str]] = {}
+    for record in whole:
+        if not record.measured:
+            reasons.setdefault(record.why_untested, []).append(record.metric)
+    if len(reasons) == 1 and not any(record.measured for record in whole):
+        yield f"No metric is tested: {next(iter(reasons))}."
+    else:
+        for reason, metrics in reasons.items():
+            labels = [metric_display(metric).label for metric in dict.fromkeys(metrics)]
+            yield f"{listed([labels[0], *map(lowered, labels[1:])])}: not tested: {reason}."
+
+
+def _order(
+    records: Sequence[Difference],
+    ranking: Sequence[Mapping[str, Any]],
+    primary: str,
+    about: Circumstances,
+) -> Iterator[str]:
+    """Yield the contenders by the primary metric, with the letters of their groups."""
+    display = metric_display(primary)
+    numbers = {about.runs[entry["name"]] for entry in ranking}
+    same = f" over {numbers.pop()} seeds" if len(numbers) == 1 and max(numbers) > 1 else ""
+    entries = [
+        f"{entry['name']}{'' if same else _seeds(about.runs[entry['name']])}"
+        f" {display.format(entry['mean'])} ({entry['groups']})"
+        for entry in ranking
+    ]
+    tests = listed([*dict.fromkeys(name_of_test(record.method) for record in records)])
+    yield (
+        f"On {about.test_set}, mean {lowered(display.label)}{same}, best first:"
+        f" {separated(entries)}."
+    )
+    yield (
+        "Contenders that share a letter are not distinguished with a probability of error of"
+        f" {100 * (1 - about.level):.0f} % over all pairs ({tests})."
     )
 
 
-def diverged_runs(names: Iterable[str], diverged: Mapping[str, tuple[int, int]]) -> Iterator[str]:
+def _scope(whole: Sequence[Difference], about: Circumstances) -> Iterator[str]:
+    """Yield to which systems the verdict applies if contenders have one run."""
+    single = [name for name, number in about.runs.items() if number == 1]
+    trained = [name for name in single if name not in about.files]
+    answered = [name for name in single if name in about.files]
+    if not any(record.measured for record in whole) or not single:
+        return
+    number = {2: "two"}.get(len(about.runs), str(len(about.runs)))
+    if len(trained) == len(about.runs):
+        yield (
+            f"Each model was trained once, so this compares {number} runs, not {number}"
+            " architectures."
+        )
+        return
+    if len(answered) == len(about.runs):
+        yield "Each system answered once, so this compares these responses, not architectures."
+        return
+    parts = []
+    if trained:
+        verb = "was" if len(trained) == 1 else "were"
+        parts.append(f"{listed(trained)} {verb} trained once")
+    if answered:
+        parts.append(f"{listed(answered)} answered once")
+    runs = "runs" if trained else "responses"
+    yield f"{listed(parts)}, so this is about these {runs}, not about other ones."
+
+
+def _notes(records: Sequence[Difference], primary: str, about: Circumstances) -> Iterator[str]:
+    """Yield what a reader must know beside the paragraph."""
+    tested = {(record.a, record.b) for record in records if record.p is not None}
+    if about.missing:
+        yield f"Runs of {listed([*about.missing])} are missing, so their pairs are not tested yet."
+    late = [pair for pair in about.late if pair in tested]
+    if late:
+        pairs = f"{len(late)} pairs" if len(late) > 1 else listed(late[0])
+        planned = f"{about.looks} look{'s were' if about.looks > 1 else ' was'}"
+        yield (
+            f"Decisions on {pairs} are those of earlier seeds, since {planned} planned: means and"
+            " intervals include the added seeds; before the first report, plan more with --looks."
+        )
+    if not about.test_set.grouped:
+        yield (
+            "Without dialogue ids, each response counts as a dialogue of its own; intervals are"
+            " too narrow if responses share dialogues."
+        )
+    yield from diverged_runs(about.runs, about.diverged or {})
+
+
+def diverged_runs(names: Collection[str], diverged: Mapping[str, tuple[int, int]]) -> Iterator[str]:
     """Yield "1 of 3 runs of lstm diverged." for each contender with a diverged run."""
     for name in names:
         number, runs = diverged.get(name, (0, 0))
@@ -60,35 +303,9 @@ def diverged_runs(names: Iterable[str], diverged: Mapping[str, tuple[int, int]])
             yield f"{number} of {runs} runs of {name} diverged."
 
 
-def amount_text(metric: str, low: float, high: float) -> str:
-    """Format an interval like the metric, with more digits where those would hide a difference."""
-    display = metric_display(metric)
-    if display.format is percent:
-        return f"{_digits(decimals(1), 100 * low, 100 * high)} percentage points"
-    return _digits(display.format, low, high)
-
-
-def _digits(formatted: Callable[[float], str], low: float, high: float) -> str:
-    texts = [formatted(low), formatted(high)]
-    if texts[0] == texts[1] or texts[0] == formatted(0.0):
-        texts = [general(low), general(high)]
-    return " to ".join(texts)
-
-
-def label_of(record: Difference) -> str:
-    """Return the label of the metric."""
-    return metric_display(record.metric).label
-
-
 def lowered(label: str) -> str:
     """Return a label within a sentence: token accuracy, F1."""
     return label[:1].lower() + label[1:] if label[1:2].islower() else label
-
-
-def labels_of(records: Sequence[Difference]) -> str:
-    """Return labels for the start of a sentence: Token accuracy, perplexity per word, F1."""
-    first, *others = map(label_of, records)
-    return ", ".join([first, *map(lowered, others)])
 
 
 def listed(texts: Sequence[str]) -> str:
@@ -101,143 +318,3 @@ def separated(texts: Sequence[str]) -> str:
     keys.
     """
     return ("; " if any("," in text for text in texts) else ", ").join(texts)
-
-
-UNIT = {"bits_per_byte": "bits per byte"}
-
-
-def verdicts(
-    differences: Sequence[Difference],
-    better: Mapping[str, Better],
-    *,
-    diverged: Mapping[str, tuple[int, int]] | None = None,
-    files: Collection[str] = (),
-    level: float = 0.95,
-) -> list[dict[str, str]]:
-    """Return "verdicts" of results.json: a, b, subset and text for each pair and subset.
-
-    Args:
-        differences: Records of `differences`, the primary metric first.
-        better: Better direction of each metric; without one, no contender is called better.
-        diverged: Number of diverged runs and of all runs, by contender.
-        files: Contenders that are files of responses.
-        level: Level of the intervals.
-    """
-    verdicts = []
-    for (subset, a, b), records in groupby(
-        differences, lambda record: (record.subset, record.a, record.b)
-    ):
-        entries = [*records]
-        sentences = [*_sentences(entries, better, level)]
-        if subset == "all":
-            sentences = [
-                *_scope(entries, files),
-                *sentences,
-                *diverged_runs((a, b), diverged or {}),
-            ]
-        verdicts.append({"a": a, "b": b, "subset": subset, "text": " ".join(sentences)})
-    return verdicts
-
-
-def _sentences(
-    records: Sequence[Difference], better: Mapping[str, Better], level: float
-) -> Iterator[str]:
-    """Yield the sentences of one pair on one subset."""
-    tested = [record for record in records if record.tested]
-    judged = [record for record in tested if better[record.metric] is not None]
-    headline = [record for record in judged if is_headline(record.metric)]
-    further = [record for record in judged if not is_headline(record.metric)]
-    yield from _better([record for record in headline if record.decided], further, better, level)
-    yield from _undecided([record for record in headline if not record.decided])
-    without_test = [record for record in records if not record.tested]
-    for reason, untested in _grouped(without_test, lambda record: record.why_untested):
-        all_metrics = len(untested) == len(records) > 1
-        yield (
-            f"No metric is tested: {reason}."
-            if all_metrics
-            else f"{labels_of(untested)}: not tested: {reason}."
-        )
-
-
-def _scope(records: Sequence[Difference], files: Collection[str]) -> Iterator[str]:
-    """Yield to which systems the verdict applies if a contender has a single run or is a file of
-    responses.
-    """
-    tested = next((record for record in records if record.tested), None)
-    if tested is None:
-        return
-    a = tested.a
-    b = tested.b
-    single_runs = tested.single_runs
-    of_file = [name in files for name in (a, b)]
-    if len(single_runs) == 2 and any(of_file):
-        systems = " and ".join(
-            f"{'' if file else 'this run of '}{name}"
-            for name, file in zip((a, b), of_file, strict=True)
-        )
-        yield f"This is about two systems, {systems}, and not about architectures."
-    elif len(single_runs) == 2:
-        yield "One run each: this is about two runs, not about two architectures."
-    elif single_runs:
-        (single,) = single_runs
-        other = b if single == a else a
-        if single in files:
-            yield (
-                f"This is about the architecture {other} and the system {single}, whose other runs"
-                " are not known."
-            )
-        else:
-            yield f"{single} has one run, so this is about that run and the architecture {other}."
-
-
-def _better(
-    decided: Sequence[Difference],
-    further: Sequence[Difference],
-    better: Mapping[str, Better],
-    level: float,
-) -> Iterator[str]:
-    """Yield for each winner "A is better by 0.021 to 0.034 bits per byte (95 % interval), and in F1
-    and chrF.".
-
-    The first metric has its interval, which the tables have of all; metrics of `further` are
-    counted.
-    """
-    counts = {
-        winner: len(records)
-        for winner, records in _grouped(further, lambda record: winner_of(record, better))
-    }
-    for winner, (first, *others) in _grouped(decided, lambda record: winner_of(record, better)):
-        amount = amount_text(first.metric, *sorted(abs(limit) for limit in first.interval))
-        unit = UNIT.get(first.metric)
-        what = f"by {amount} {unit}" if unit else f"in {lowered(label_of(first))} by {amount}"
-        names = [lowered(label_of(record)) for record in others]
-        if count := counts.pop(winner, 0):
-            names.append(f"{count} of {len(further)} further metrics")
-        also = f", and in {listed(names)}" if names else ""
-        yield f"{winner} is better {what} ({100 * level:g} % interval){also}."
-    for winner, count in counts.items():
-        if winner:
-            yield f"{winner} is better in {count} of {len(further)} further metrics."
-
-
-def _undecided(records: Sequence[Difference]) -> Iterator[str]:
-    """Yield sentences such as "F1: undecided; about 7 seeds would decide."."""
-    for reason, group in _grouped(records, outcome):
-        if reason == "seeds":
-            seeds = sorted(
-                {record.seeds_needed for record in group if record.seeds_needed is not None}
-            )
-            number = " to ".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))
-            yield f"{labels_of(group)}: undecided; about {number} seeds would decide."
-        else:
-            yield f"{labels_of(group)}: {reason}."
-
-
-def _grouped(
-    records: Sequence[Difference], key: Callable[[Difference], str]
-) -> Iterator[tuple[str, list[Difference]]]:
-    """Yield groups in the order of their first record."""
-    groups: dict[str, list[Difference]] = {}
-    for record in records:
-        groups.setdefault(key(record), []).append(record)
-    yield from groups.items()

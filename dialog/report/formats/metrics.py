@@ -15,6 +15,10 @@ Better = Literal["lower", "higher"] | None
 class MetricDisplay(NamedTuple):
     """Presentation of a metric; `better` is None if no direction is better, as for the length of
     responses.
+
+    `same_as` is the metric of which it is a function of the same sums, or nearly so: only one of
+    both is tested. `tested` is false if it has no test at all, as a metric that is no function of
+    sums over dialogues.
     """
 
     label: str
@@ -22,6 +26,8 @@ class MetricDisplay(NamedTuple):
     format: Callable[[float], str]
     definition: str
     highest: float = math.inf
+    same_as: str = ""
+    tested: bool = True
 
     @property
     def span(self) -> float:
@@ -55,6 +61,7 @@ METRIC_DISPLAYS: dict[str, MetricDisplay] = {
         "exp(nats / words of the raw references), charged for unknown tokens as bits per byte. A"
         " letter of a script without spaces is a word. Comparable across lossless tokenizers."
         + LOSSY_NOTE,
+        same_as="bits_per_byte",
     ),
     "perplexity_token": MetricDisplay(
         "Perplexity per token",
@@ -62,6 +69,7 @@ METRIC_DISPLAYS: dict[str, MetricDisplay] = {
         decimals(2),
         "exp(nats / target tokens), one end token per response included. Comparable for one"
         " tokenizer only.",
+        same_as="bits_per_byte",
     ),
     **{
         f"parlai_sets.{name}": MetricDisplay(
@@ -69,6 +77,7 @@ METRIC_DISPLAYS: dict[str, MetricDisplay] = {
             "lower",
             decimals(2),
             f"As the perplexity per token, on {examples} (Sankar et al. 2019).",
+            tested=False,
         )
         for name, examples in {
             "S1": "the first 1,000 examples that ParlAI's evaluation scores",
@@ -89,9 +98,14 @@ METRIC_DISPLAYS: dict[str, MetricDisplay] = {
         "Expected calibration error: mean difference between the largest token probability under"
         " teacher forcing and the token accuracy, over 10 bins of probability weighted by their"
         " tokens.",
+        tested=False,
     ),
     "unknown_ratio": MetricDisplay(
-        "Unknown tokens", "lower", percent, "Fraction of target tokens that are unknown."
+        "Unknown tokens",
+        "lower",
+        percent,
+        "Fraction of target tokens that are unknown.",
+        tested=False,
     ),
     "answer_accuracy": MetricDisplay(
         "Answer accuracy",
@@ -131,6 +145,7 @@ METRIC_DISPLAYS: dict[str, MetricDisplay] = {
             decimals(2),
             f"As sacreBLEU, with n-grams of at most {n} word{'s' * (n > 1)}.",
             100.0,
+            "sacrebleu" if n == 4 else "",
         )
         for n in range(1, 5)
     },
@@ -190,6 +205,7 @@ METRIC_DISPLAYS: dict[str, MetricDisplay] = {
         " 100] (Pillutla et al. 2021). Compare values of the same model and number of responses"
         " only.",
         100.0,
+        tested=False,
     ),
     "distinct_1": MetricDisplay(
         "Distinct-1",
@@ -292,7 +308,12 @@ METRIC_DISPLAYS: dict[str, MetricDisplay] = {
     "words": MetricDisplay("Reference words", None, count, "Words of the raw references."),
     "bytes": MetricDisplay("Reference bytes", None, count, "UTF-8 bytes of the raw references."),
     "nll_nats": MetricDisplay(
-        "NLL (nats)", "lower", decimals(1), "Total negative log-likelihood of the references."
+        "NLL (nats)",
+        "lower",
+        decimals(1),
+        "Total negative log-likelihood of the references.",
+        same_as="bits_per_byte",
+        tested=False,
     ),
 }
 

@@ -34,11 +34,12 @@ Difference = Mapping[str, Any]
 PROBABILITY = "Prob. of improvement"
 MOST_ROWS = 500
 """Rows of a table of all pairs, so that a page of many contenders stays below 2 MB."""
-LESS_NEEDED = (PROBABILITY, "p (Holm)", "Difference")
+ADJUSTED = "p (adj.)"
+LESS_NEEDED = (PROBABILITY, ADJUSTED, "Difference")
 """Columns that a narrow terminal leaves out, in this order; marks and intervals remain."""
 SIGNIFICANT = (
-    "significant after Holm's correction with an interval that excludes 0. –: not measured or not"
-    " tested."
+    "significant after the correction for all tests of the report, with an interval that excludes"
+    " 0. –: not measured or not tested."
 )
 DECIDED_NOTE = f"Bold: decided, that is, {SIGNIFICANT}"
 BEST_NOTE = f"Bold: decidedly better than every other contender, that is, {SIGNIFICANT}"
@@ -71,11 +72,11 @@ def winner(differences: Sequence[Difference], names: Sequence[str]) -> str | Non
 
 def difference_head(results: Results) -> tuple[str, ...]:
     """Return the headings of `difference_cells`."""
-    return ("Difference", f"{_percent_level(results)} interval", "p (Holm)", PROBABILITY)
+    return ("Difference", f"{_percent_level(results)} interval", ADJUSTED, PROBABILITY)
 
 
 def difference_cells(entry: Difference | None) -> Row:
-    """Return difference, interval, p after Holm's correction, and probability of improvement."""
+    """Return difference, interval, adjusted p, and probability of improvement."""
     if entry is None:
         return (ReportCell(NONE),) * 4
     to_text = metric_display(entry["metric"]).format
@@ -193,14 +194,10 @@ def statistics(results: Results) -> ReportSection:
     metrics = [*dict.fromkeys(entry["metric"] for entry in results["differences"])]
     shown = fitting_metrics(results, metrics)
     groups = _groups_of_tests(results, shown, lambda entry: _power_row(entry, several))
-    columns = (
-        *("p", "Standard error", "Degrees of freedom", "Detectable difference"),
-        *("Seeds to decide", "Method"),
-    )
+    columns = ("p", "Standard error", "Degrees of freedom", "Detectable difference", "Method")
     caption = (
-        "p before correction, standard error of each difference, the smallest difference that a"
-        " comparison of this size would detect, and the number of seeds that would decide the"
-        " measured one."
+        "p before correction, standard error of each difference, and the smallest difference that"
+        " a comparison of this size would detect with a probability of 80 %, by one test at 5 %."
     )
     head = ("", *(("Pair",) if several else ()), *columns)
     label = _label_of_pairs("Power and method of every test", shown, metrics)
@@ -228,10 +225,11 @@ def pair_note(results: Results, metrics: Sequence[str]) -> str:
         f"{_pair(pair)}" if len(names) == 2 else "first minus second contender of the pair"
     )
     return (
-        f"Difference: {subtraction}; interval and p: {methods or 'not tested'}; p (Holm) is"
-        " corrected for the number of"
-        f" metrics{' and for the number of pairs' * (len(names) > 2)}{probability}."
-        f" {DECIDED_NOTE}{untested_note(results, metrics)}"
+        f"Difference: {subtraction}; interval and p: {methods or 'not tested'}; {ADJUSTED} is"
+        " corrected for all tests of the report, the primary metric"
+        f" ({metric_display(results['primary']).label}) first; metrics without a better direction,"
+        " or that measure the same as another, are not tested, and on subsets the primary metric"
+        f" only{probability}. {DECIDED_NOTE}{untested_note(results, metrics)}"
     )
 
 
@@ -242,6 +240,15 @@ def untested_note(results: Results, metrics: Sequence[str]) -> str:
     tested = {entry["metric"] for entry in results["differences"]}
     labels = ", ".join(metric_display(metric).label for metric in metrics if metric not in tested)
     return f" {UNTESTED}: {labels}." if labels and tested else ""
+
+
+def unit_note(results: Results) -> str:
+    """Return a warning if each response counts as a dialogue, with a space before it."""
+    if results["dialogues"] < results["examples"] or any(
+        model["kind"] != "responses" for model in results["models"]
+    ):
+        return ""
+    return " Without dialogue ids, each response counts as a dialogue of its own."
 
 
 def _matrix_row(results: Results, subset: str, metric: str, names: Sequence[str], row: int) -> Row:
@@ -278,11 +285,6 @@ def _power_row(entry: Difference, several: bool) -> Row:
         optional(error, to_text).replace(" %", " pp"),
         optional(entry["degrees_of_freedom"], lambda value: f"{value:.1f}"),
         optional(detectable, to_text).replace(" %", " pp"),
-        (
-            "decided"
-            if entry["decided"]
-            else optional(entry["seeds_needed"], lambda value: f"{value:,.0f}")
-        ),
         entry["method"],
     )
     pair = (_pair(entry),) if several else ()

@@ -21,6 +21,7 @@ from dialog.report.sections.differences import (
     matrix,
     pair_note,
     pairwise,
+    unit_note,
     winner,
     without_probabilities,
 )
@@ -150,7 +151,7 @@ def _section(
     lossy = any(lossy_mark(name, run["metrics"]) for name in metrics for run in runs)
     caption = (
         f"{subject}{spread} ↓ lower is better, ↑ higher is"
-        f" better.{note}{LOSSY_NOTE if lossy else ''}"
+        f" better.{note}{unit_note(results)}{LOSSY_NOTE if lossy else ''}"
     )
     options = {
         "contenders": len(names),

@@ -18,8 +18,8 @@ from dialog.comparison.statistics.differences import (
     TWO_RUNS_JACKKNIFE,
     Difference,
     bounded,
+    decided,
     differences,
-    holm,
     improvement_probability,
 )
 from dialog.comparison.statistics.measured import Counts, RunMetric, Sums
@@ -46,16 +46,29 @@ def system(name: str, *runs: RunMetric) -> SystemRuns:
     return SystemRuns(name, [{"loss": metric} for metric in runs])
 
 
+def decisions(
+    systems: list[SystemRuns],
+    masks: dict[str, NDArray[np.bool_]] = ALL,
+    metrics: tuple[str, ...] = ("loss",),
+    **options: int,
+) -> list[Difference]:
+    """Differences with decisions; the first metric is the primary one."""
+    better = dict.fromkeys(metrics, "lower")
+    records = differences(systems, better, masks, tested=metrics, **options)
+    p_values = {record.hypothesis: record.p for record in records if record.p is not None}
+    return decided(records, metrics[0], p_values)
+
+
 def test_architectures_two_runs_and_one_run_of_a_side() -> None:
     a, b = system("a", *map(run, range(3))), system("b", *(run(seed, 0.1) for seed in range(3, 7)))
     one, other = system("one", run(8)), system("other", run(9, 0.1))
-    records = differences([a, b, one, other], {"loss": "lower"}, ALL, resamples=1000)
+    records = decisions([a, b, one, other], resamples=1000)
     by_pair = {(record.a, record.b): record for record in records}
     assert [*by_pair] == [*combinations(("a", "b", "one", "other"), 2)]
     assert by_pair["a", "b"].method == ARCHITECTURES
     assert by_pair["a", "one"].method == ONE_RUN_OF_B
     assert by_pair["one", "other"].method == TWO_RUNS
-    assert differences([one, a], {"loss": "lower"}, ALL)[0].method == ONE_RUN_OF_A
+    assert decisions([one, a])[0].method == ONE_RUN_OF_A
     apart = {pair for pair, record in by_pair.items() if record.decided}
     assert apart == {("a", "b"), ("a", "other"), ("b", "one"), ("one", "other")}
     for record in records:
@@ -87,16 +100,16 @@ def test_an_interval_ends_at_the_largest_possible_difference() -> None:
 
 def test_methods_agree_on_two_runs() -> None:
     a, b, twin = run(0), run(1, 0.01), run(0)
-    (resampled,) = differences([system("a", a), system("b", b)], {"loss": "lower"}, ALL)
-    parametric = differences([system("a", a, twin), system("b", b)], {"loss": "lower"}, ALL)[0]
+    (resampled,) = decisions([system("a", a), system("b", b)])
+    parametric = decisions([system("a", a, twin), system("b", b)])[0]
     assert resampled.interval == pytest.approx(parametric.interval, abs=0.001)
     assert resampled.p == pytest.approx(parametric.p, abs=0.02)
 
 
 def test_other_contenders_change_the_correction_only() -> None:
     a, b, c = system("a", run(0)), system("b", run(1)), system("c", run(2))
-    (alone,) = differences([a, b], {"loss": "lower"}, ALL, resamples=500)
-    beside = differences([a, b, c], {"loss": "lower"}, ALL, resamples=500)[0]
+    (alone,) = decisions([a, b], resamples=500)
+    beside = decisions([a, b, c], resamples=500)[0]
     assert (beside.p_holm or 0) >= (alone.p_holm or 0) > 0
     same = {"p_holm": None, "detectable_difference": None}
     # sums over a product of another shape are rounded in another order
@@ -107,19 +120,15 @@ def test_other_contenders_change_the_correction_only() -> None:
 
 
 def test_identical_runs() -> None:
-    (record,) = differences(
-        [system("a", run(0)), system("b", run(0))], {"loss": "lower"}, ALL, resamples=500
-    )
+    (record,) = decisions([system("a", run(0)), system("b", run(0))], resamples=500)
     assert (record.difference, record.interval, record.p, record.decided) == (0, (0, 0), 1, False)
-    (record,) = differences([system(name, run(0), run(0)) for name in "ab"], {"loss": "lower"}, ALL)
-    assert (record.difference, record.p, record.seeds_needed) == (0, 1, None)
+    (record,) = decisions([system(name, run(0), run(0)) for name in "ab"])
+    assert (record.difference, record.p, record.decided) == (0, 1, False)
 
 
 def test_a_metric_that_is_undefined_is_not_tested() -> None:
     diverged = Sums(np.full((200, 2), np.nan), LABELS, ratio)
-    (record,) = differences(
-        [system("a", run(0), diverged, run(1)), system("b", run(2), run(3))], {"loss": "lower"}, ALL
-    )
+    (record,) = decisions([system("a", run(0), diverged, run(1)), system("b", run(2), run(3))])
     assert record == Difference("loss", "a", "b", "all", "not tested: undefined for a, run 2 of 3")
 
 
@@ -128,12 +137,10 @@ def test_a_metric_that_needs_one_dialogue_is_not_tested() -> None:
     rare = [
         Sums(np.stack([weights * value, weights], 1), LABELS, ratio) for value in (1.0, 2.0, 3.0)
     ]
-    (record,) = differences(
-        [system("a", rare[0]), system("b", rare[1])], {"loss": "lower"}, ALL, resamples=500
-    )
+    (record,) = decisions([system("a", rare[0]), system("b", rare[1])], resamples=500)
     assert record.method == "not tested: undefined for some resamples of the 40 dialogues"
     assert (record.difference, record.interval) == (-1, ())
-    (record,) = differences([system("a", *rare), system("b", *rare)], {"loss": "lower"}, ALL)
+    (record,) = decisions([system("a", *rare), system("b", *rare)])
     assert record.method == "not tested: undefined for a without one of the dialogues"
 
 
@@ -143,81 +150,69 @@ def test_few_dialogues() -> None:
     """
     for runs, method in ((1, TWO_RUNS_JACKKNIFE), (3, ARCHITECTURES)):
         systems = [system(name, *map(run, range(runs))) for name in "ab"]
-        few, enough = differences(
-            systems, {"loss": "lower"}, {"few": LABELS < 5, "enough": LABELS < 19}, resamples=500
-        )
+        masks = {"few": LABELS < 5, "enough": LABELS < 19}
+        few, enough = decisions(systems, masks, resamples=500)
         assert (few.method, few.interval, few.p) == ("not tested: fewer than 6 dialogues", (), None)
         assert few.difference is not None
         assert enough.method == method
 
 
-def test_two_seeds_of_one_varying_contender_are_not_tested() -> None:
-    """The estimated variance has one degree of freedom: an interval of 13 standard errors to each
-    side.
-    """
+def test_two_seeds_of_one_varying_contender_have_a_wide_interval() -> None:
+    """The estimated variance has one degree of freedom: 13 standard errors to each side."""
     constant = [
         Sums(np.stack([np.full(200, value), np.ones(200)], 1), LABELS, ratio)
         for value in (0.0, 1.0)
     ]
-    (record,) = differences(
-        [system("a", *constant), system("b", *constant[:1] * 2)], {"loss": "lower"}, ALL
-    )
-    assert record.method == "not tested: too few seeds to estimate the variance"
-    assert (record.difference, record.interval) == (0.5, ())
+    (record,) = decisions([system("a", *constant), system("b", *constant[:1] * 2)])
+    assert (record.difference, record.degrees_of_freedom) == (0.5, pytest.approx(1))
+    assert record.interval == pytest.approx((0.5 - 12.706 * 0.5, 0.5 + 12.706 * 0.5), abs=1e-3)
+    assert not record.decided
 
 
 def test_subsets_have_their_own_values() -> None:
     a, b = system("a", run(0), run(1)), system("b", run(2), run(3))
     masks = {"all": ALL["all"], "clean": LABELS < 30, "leaked": LABELS >= 30, "empty": LABELS < 0}
-    records = differences([a, b], {"loss": "lower", "absent": "lower"}, masks)
+    records = decisions([a, b], masks, ("loss", "absent"))
     assert [record.subset for record in records] == ["all", "clean", "leaked"]
     whole, clean, leaked = (record.difference for record in records)
     assert None not in (whole, clean, leaked)
     assert whole == pytest.approx(0.75 * clean + 0.25 * leaked)
 
 
-def test_holm_is_over_metrics_and_over_pairs() -> None:
-    metrics = {"loss": "lower", "other": "lower"}
-    systems = [
-        SystemRuns(
-            name, [{metric: run(10 * place + k, 0.02 * place) for k, metric in enumerate(metrics)}]
-        )
-        for place, name in enumerate("abcd")
-    ]
-    records = differences(systems, metrics, ALL, resamples=500)
-    for record in records:
-        in_pair = [other for other in records if (other.a, other.b) == (record.a, record.b)]
-        in_metric = [other for other in records if other.metric == record.metric]
-        families = [
-            holm([other.p or 0 for other in family])[family.index(record)]
-            for family in (in_pair, in_metric)
-        ]
-        assert (len(in_pair), len(in_metric), record.p_holm) == (2, 6, max(families))
-        assert not record.decided or record.p_holm <= 0.05
-
-
-def test_holm_is_over_the_metrics_of_a_pair() -> None:
-    metrics = {f"metric_{place}": "lower" for place in range(4)}
-
-    def contender(name: str, shift: float, first: int) -> SystemRuns:
+def test_the_primary_metric_is_tested_first() -> None:
+    def contender(name: str, shift: dict[str, float], first: int) -> SystemRuns:
         runs = [
-            {metric: run(10 * seed + place, shift * place) for place, metric in enumerate(metrics)}
+            {metric: run(10 * seed + place, shift[metric]) for place, metric in enumerate(shift)}
             for seed in range(first, first + 3)
         ]
         return SystemRuns(name, runs)
 
-    records = first = differences([contender("a", 0, 0), contender("b", 0.01, 3)], metrics, ALL)
-    assert min(record.p_holm or 0 for record in first) == pytest.approx(
-        4 * min(record.p or 0 for record in first)
+    none, better = (
+        {"loss": 0.0, "other": 0.0, "same": 0.0},
+        {"loss": 0.0, "other": 1.0, "same": 0.0},
     )
-    assert all(record.decided == ((record.p_holm or 0) <= 0.05) for record in records)
-    assert any(record.decided for record in first)
-    undecided = [
-        record for record in first if not record.decided and record.seeds_needed is not None
-    ]
-    assert all(
-        (record.detectable_difference or 0) > abs(record.difference or 0) for record in undecided
+    masks = ALL | {"leaked": LABELS >= 20}
+    records = decisions([contender("a", none, 0), contender("b", better, 3)], masks, (*none,))
+    by_metric = {(record.metric, record.subset): record for record in records}
+    other = by_metric["other", "all"]
+    assert (other.p or 1) < 1e-4, "tested, but after the primary metric"
+    assert not other.decided
+    assert other.p_holm == by_metric["loss", "all"].p_holm == by_metric["loss", "all"].p
+    assert by_metric["other", "leaked"].p is None
+    assert by_metric["loss", "leaked"].p is not None
+    records = decisions(
+        [contender("a", none, 0), contender("b", better, 3)], ALL, ("other", "loss")
     )
+    assert {record.metric: record.decided for record in records} == {"other": True, "loss": False}
+
+
+def test_metrics_that_are_only_shown_have_intervals() -> None:
+    systems = [system("a", run(0)), system("b", run(1))]
+    for runs in (systems, [system("a", run(0), run(2)), system("b", run(1), run(3))]):
+        records = differences(runs, {"loss": None}, ALL, tested=["f1"], resamples=100)
+        (record,) = decided(records, "f1", {})
+        assert (record.p, record.p_holm, record.decided) == (None, None, False)
+        assert len(record.interval) == 2
 
 
 def test_ties_count_half() -> None:
@@ -243,7 +238,7 @@ def test_counts_are_tested_like_sums() -> None:
         for name, types, seeds in (("a", 100, (2, 3, 4)), ("b", 200, (5, 6)))
     ]
     for systems, method in ((single, TWO_RUNS_JACKKNIFE), (several, ARCHITECTURES)):
-        (record,) = differences(systems, {"distinct": None}, ALL)
+        (record,) = decisions(systems, metrics=("distinct",))
         assert record.method == method
         assert record.decided
         assert record.difference == pytest.approx(-0.12, abs=0.01)

@@ -6,17 +6,22 @@ import json
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from dialog.analysis.measured import read_measured
+from dialog.analysis.measured import Measured, read_measured
+from dialog.comparison.decisions.family import NullHypothesis
+from dialog.comparison.decisions.looks import Look
 from dialog.comparison.statistics.measured import Sums
-from dialog.comparison.statistics.section import run_metrics, statistics_section
+from dialog.comparison.statistics.section import DecisionPlan, run_metrics, statistics_section
+from dialog.comparison.statistics.verdict import EvaluationSet
+from dialog.errors import UserError
 from dialog.report.tables import WHOLE_TEST_SET
 
 
-def write_responses(path: Path, seed: int = 0) -> Path:
+def write_responses(path: Path, seed: int = 0, nats: float = 0.0) -> Path:
     draw = random.Random(seed)
     words = ["yes", "no", "fine", ",", "thanks", "you", "and", "?", "."]
     rows = [
@@ -26,7 +31,7 @@ def write_responses(path: Path, seed: int = 0) -> Path:
             "context": ["how are you ?"],
             "reference": "fine , thanks",
             "response": " ".join(draw.choices(words, k=draw.randint(1, 8))),
-            "nll": draw.uniform(5, 20),
+            "nll": nats + draw.uniform(5, 20),
             "reference_tokens": 7,
             "reference_correct": draw.randint(0, 7),
         }
@@ -34,6 +39,16 @@ def write_responses(path: Path, seed: int = 0) -> Path:
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
+
+
+def section_of(
+    runs: dict[str, list[Measured]], plan: DecisionPlan | None = None, **options: Any
+) -> dict[str, Any]:
+    seeds = {name: range(len(measured)) for name, measured in runs.items()}
+    test_set = EvaluationSet("dailydialog", examples=60, dialogues=15)
+    return statistics_section(
+        runs, plan or DecisionPlan("bits_per_byte"), seeds, test_set=test_set, **options
+    )
 
 
 @pytest.mark.parametrize("count", [60, 23])
@@ -67,17 +82,24 @@ def test_the_section_of_results_json(tmp_path: Path) -> None:
         replace(read_measured(write_responses(tmp_path / f"{seed}.jsonl", seed)), leaked=leaked)
         for seed in range(3)
     ]
-    section = statistics_section(
-        {"a": runs[:2], "b": runs[2:]}, diverged={"a": (1, 3)}, resamples=500
+    section = section_of(
+        {"a": runs[:2], "b": runs[2:]}, DecisionPlan("f1"), diverged={"a": (1, 3)}, resamples=500
     )
-    assert section["statistics"] == {"level": 0.95, "resamples": 500, "seeds": {"a": 2, "b": 1}}
-    assert [verdict["subset"] for verdict in section["verdicts"]] == ["all", "clean", "leaked"]
-    assert section["verdict"].startswith(
-        "b has one run, so this is about that run and the architecture a."
-    )
-    assert "1 of 3 runs of a diverged." in section["verdict"]
+    statistics = {"level": 0.95, "resamples": 500, "looks": 1, "seeds": {"a": 2, "b": 1}}
+    assert section["statistics"] == statistics
+    assert section["primary"] == "f1"
+    assert section["verdict"].startswith("On DailyDialog's test split (60 responses in 15 dia")
+    assert "b was trained once" in section["verdict"]
+    assert section["verdict"].splitlines()[1:] == ["1 of 3 runs of a diverged."]
+    tested = {(r["metric"], r["subset"]) for r in section["differences"] if r["p"] is not None}
+    assert {("f1", "clean"), ("bits_per_byte", "all")} <= tested
+    assert not {("bits_per_byte", "clean"), ("perplexity_word", "all"), ("bleu_4", "all")} & tested
+    (look,) = section["looks"]
+    assert look["seeds"] == {"a": [0, 1], "b": [0]}
+    assert {(test["metric"], test["subset"]) for test in look["tests"]} == tested
+    assert [entry["name"] for entry in section["ranking"]["f1"]] in (["a", "b"], ["b", "a"])
     metrics = [record["metric"] for record in section["differences"] if record["subset"] == "clean"]
-    assert metrics[0] == "bits_per_byte"
+    assert metrics[:2] == ["f1", "bits_per_byte"], "the primary one first"
     assert {"f1", "distinct_2", "length_mean"} <= {*metrics}
     assert "nll_nats" not in metrics
     assert (
@@ -91,8 +113,7 @@ def test_a_subset_with_all_dialogues_has_no_verdict_of_its_own(tmp_path: Path) -
         replace(read_measured(write_responses(tmp_path / f"{seed}.jsonl", seed)), leaked=clean)
         for seed in (0, 1)
     ]
-    section = statistics_section({"a": runs[:1], "b": runs[1:]}, resamples=100)
-    assert [verdict["subset"] for verdict in section["verdicts"]] == ["all"]
+    section = section_of({"a": runs[:1], "b": runs[1:]}, resamples=100)
     assert section["verdict"].splitlines()[1:] == [WHOLE_TEST_SET["clean"]]
     of_subset = {
         subset: [
@@ -106,20 +127,38 @@ def test_a_subset_with_all_dialogues_has_no_verdict_of_its_own(tmp_path: Path) -
     assert of_subset["leaked"] == []
 
 
-def test_a_subset_of_few_dialogues_has_one_sentence(tmp_path: Path) -> None:
-    leaked = np.arange(60) >= 20  # 5 clean dialogues of 4 responses
+def test_missing_runs_and_late_looks_decide_nothing(tmp_path: Path) -> None:
     runs = [
-        replace(read_measured(write_responses(tmp_path / f"{seed}.jsonl", seed)), leaked=leaked)
-        for seed in (0, 1)
+        read_measured(write_responses(tmp_path / f"{seed}.jsonl", seed, nats=20.0 * (seed // 2)))
+        for seed in range(4)
     ]
-    section = statistics_section({"a": runs[:1], "b": runs[1:]}, resamples=100)
-    assert [verdict["text"] for verdict in section["verdicts"] if verdict["subset"] == "clean"] == [
-        "No metric is tested: fewer than 6 dialogues."
+    systems = {"a": runs[:2], "b": runs[2:]}
+    (first,) = [r for r in section_of(systems)["differences"] if r["metric"] == "bits_per_byte"]
+    assert first["decided"]
+    missing = section_of(systems, missing=["a"])
+    assert not any(r["decided"] for r in missing["differences"])
+    assert missing["looks"] == []
+    assert "Runs of a are missing" in missing["verdict"]
+    test = NullHypothesis("a", "b", "bits_per_byte")
+    earlier = Look("", {"a": [7, 8], "b": [7, 8]}, {test: 0.4})
+    late = section_of(systems, DecisionPlan("bits_per_byte", 1, [earlier]))
+    (bits,) = [r for r in late["differences"] if r["metric"] == "bits_per_byte"]
+    assert (bits["interval"], bits["p"]) == (first["interval"], first["p"])
+    assert (bits["p_holm"], bits["decided"]) == (0.4, False)
+    assert len(late["looks"]) == 2
+    assert "1 look was planned" in late["verdict"]
+    (planned,) = [
+        r
+        for r in section_of(systems, DecisionPlan("bits_per_byte", 2, [earlier]))["differences"]
+        if r["metric"] == "bits_per_byte"
     ]
-    assert (
-        "Clean subset: No metric is tested: fewer than 6 dialogues."
-        in section["verdict"].splitlines()
-    )
+    assert planned["p_holm"] == pytest.approx(2 * planned["p"])
+
+
+def test_a_contender_without_the_primary_metric(tmp_path: Path) -> None:
+    runs = [read_measured(write_responses(tmp_path / f"{seed}.jsonl", seed)) for seed in (0, 1)]
+    with pytest.raises(UserError, match=r"a and b: .*hits_1_of_20"):
+        section_of({"a": runs[:1], "b": runs[1:]}, DecisionPlan("hits_1_of_20"))
 
 
 def test_metrics_per_token_need_one_tokenizer(tmp_path: Path) -> None:
@@ -140,15 +179,12 @@ def test_metrics_per_token_need_one_tokenizer(tmp_path: Path) -> None:
         (longer, "the tokenizers differ"),
         (unknown, "the tokenizers differ"),
     ):
-        section = statistics_section({"a": [plain], "b": [other]}, resamples=100)
+        section = section_of({"a": [plain], "b": [other]}, resamples=100)
         methods = {record["metric"]: record["method"] for record in section["differences"]}
         assert methods["bits_per_byte"].startswith("paired jackknife")
         for metric in ("perplexity_token", "token_accuracy"):
             assert methods[metric].startswith("not tested") == bool(reason)
             assert reason in methods[metric]
-        assert ("token accuracy: not tested: the tokenizers differ" in section["verdict"]) == bool(
-            reason
-        )
         values = [
             r["difference"] for r in section["differences"] if r["metric"] == "perplexity_token"
         ]

@@ -1,3 +1,5 @@
+"""The verdict, checked by its facts: figures, names, and what it is about."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -10,167 +12,130 @@ from dialog.comparison.statistics.differences import (
     TWO_RUNS,
     Difference,
 )
-from dialog.comparison.statistics.verdict import verdicts
-from dialog.report.formats.metrics import Better
+from dialog.comparison.statistics.verdict import Circumstances, EvaluationSet, verdict
+from dialog.report.formats.metrics import metric_display
 
-BETTER: dict[str, Better] = {
-    "bits_per_byte": "lower",
-    "token_accuracy": "higher",
-    "f1": "higher",
-    "sacrebleu": "higher",
-    "length_mean": None,
-    "bleu_1": "higher",
-    "bleu_2": "higher",
-    "bleu_3": "higher",
-    "my_lab.Questions": "higher",
-}
+MEANS = {"lstm": 1.329, "transformer": 1.424}
+METRICS = ("bits_per_byte", "token_accuracy", "f1", "length_mean")
+ABOUT = Circumstances(
+    EvaluationSet("dailydialog", examples=7740, dialogues=1000), {"lstm": 3, "transformer": 3}
+)
 
 
-def record(
-    metric: str, low: float, high: float, seeds: int | None = None, **fields: object
-) -> Difference:
-    decided = not low <= 0 <= high
+def record(metric: str, low: float, high: float, **fields: object) -> Difference:
     values = {
         "difference": (low + high) / 2,
         "interval": (low, high),
         "p": 0.01,
-        "p_holm": 0.02,
-        "decided": decided,
+        "p_holm": 0.0002,
+        "decided": not low <= 0 <= high,
     }
-    made = Difference(
-        metric, "lstm", "transformer", "all", ARCHITECTURES, standard_error=0.1, seeds_needed=seeds
-    )
+    made = Difference(metric, "lstm", "transformer", "all", ARCHITECTURES, standard_error=0.1)
     return replace(made, **{**values, **fields})
 
 
-def text(*records: Difference, **arguments: object) -> str:
-    (verdict,) = verdicts(records, BETTER, **arguments)
-    return verdict["text"]
-
-
-def test_the_verdict_is_a_sentence_per_outcome() -> None:
-    records = [record("bits_per_byte", -0.034, -0.021), record("f1", -0.2, 0.4, 7)]
-    assert (
-        text(*records)
-        == "lstm is better by 0.021 to 0.034 bits per byte (95 % interval). F1: undecided; about 7"
-        " seeds would decide."
-    )
-
-
-def test_each_winner_has_a_sentence() -> None:
-    records = [
-        record("bits_per_byte", 0.021, 0.034),
-        record("token_accuracy", 0.012, 0.034),
-        record("f1", -1.2, -0.4),
+def text(*records: Difference, about: Circumstances = ABOUT, primary: str = "bits_per_byte") -> str:
+    better = {metric: metric_display(metric).better for metric in METRICS}
+    entries = [
+        {"name": name, "mean": mean, "groups": "ab"[place:]}
+        for place, (name, mean) in enumerate(MEANS.items())
     ]
-    assert (
-        text(*records)
-        == "transformer is better by 0.021 to 0.034 bits per byte (95 % interval), and in F1. "
-        "lstm is better in token accuracy by 1.2 to 3.4 percentage points (95 % interval)."
+    return verdict(records, {primary: entries}, better, primary, about)
+
+
+MAIN = record("bits_per_byte", -0.099, -0.092, difference=-0.095)
+
+
+def test_the_first_sentence_can_be_pasted_into_a_paper() -> None:
+    assert text(MAIN) == (
+        "On DailyDialog's test split (7,740 responses in 1,000 dialogues), lstm (3 seeds) has 1.329"
+        " bits per byte and transformer (3 seeds) 1.424, a difference of −0.095 (95 % interval"
+        " −0.099 to −0.092; t test over seeds and dialogues, p < 0.001)."
     )
+    own = replace(ABOUT, test_set=EvaluationSet("jsonl", examples=40, dialogues=10), looks=2)
+    assert text(MAIN, about=own).startswith("On the test split (40 responses in 10 dialogues), ")
+    assert "corrected for 2 looks" in text(MAIN, about=own)
+    f1 = text(record("f1", -0.2, 0.4, p_holm=0.21), primary="f1")
+    assert "in F1 and transformer" in f1
+    assert "p = 0.21" in f1
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "amount"),
-    [(0.0001, 0.01, "0.0001 to 0.01"), (0.0212, 0.0213, "0.0212 to 0.0213")],
-)
-def test_amounts_are_not_rounded_to_zero(low: float, high: float, amount: str) -> None:
-    assert f"by {amount} bits per byte" in text(record("bits_per_byte", low, high))
+def test_decided_secondary_metrics_are_named_by_winner() -> None:
+    better = record("token_accuracy", 0.01, 0.02)
+    worse = record("f1", -2, -1)
+    _, secondary = text(MAIN, better, worse).split(". Of ")
+    assert secondary.startswith("2 secondary metrics")
+    assert "lstm is better in token accuracy; transformer is better in F1" in secondary
+    assert "none is decided" in text(MAIN, record("f1", -1, 2))
+    shown = record("length_mean", 1, 2, p=None, p_holm=None, decided=False)
+    assert text(MAIN, shown) == text(MAIN)
+    undecided = text(record("bits_per_byte", -0.1, 0.2, p_holm=0.3), better)
+    assert "token accuracy" not in undecided
+    assert "none of the 1 secondary" in undecided
 
 
-def test_undecided_metrics_with_the_same_reason_share_a_sentence() -> None:
-    records = [
-        record("bits_per_byte", -0.1, 0.2, 12),
-        record("f1", -1, 2, 7),
-        record("my_lab.Questions", -1, 2, 12),
-        record("sacrebleu", -1, 2),
-        record("token_accuracy", -1, 2, 5000),
-    ]
-    assert (
-        text(*records)
-        == "Bits per byte, F1, my_lab.Questions: undecided; about 7 to 12 seeds would decide. "
-        "sacreBLEU: undecided; more seeds cannot decide, only more dialogues could. "
-        "Token accuracy: undecided; more than 100 seeds would be needed."
-    )
-
-
-def test_a_metric_without_direction_is_never_better() -> None:
-    assert text(record("length_mean", 0.5, 1.0)) == ""
-    assert text(record("length_mean", -0.5, 1.0, 9)) == ""
-
-
-def test_minor_metrics_are_counted() -> None:
-    records = [
-        record("f1", 1.0, 2.0),
-        record("bleu_1", 0.5, 1.0),
-        record("bleu_2", -0.5, 1.0, 9),
-        record("bleu_3", 0.5, 1.0),
-        record("my_lab.Questions", 0.5, 1.0),
-    ]
-    assert (
-        text(*records)
-        == "lstm is better in F1 by 1.00 to 2.00 (95 % interval), and in my_lab.Questions and 2 of"
-        " 3 further metrics."
-    )
-    assert (
-        text(*records[1:3], record("bleu_3", -1.0, -0.5))
-        == "lstm is better in 1 of 3 further metrics. transformer is better in 1 of 3 further"
-        " metrics."
-    )
-    assert text(records[2]) == ""
+def test_subsets_have_the_primary_metric_only() -> None:
+    clean = record("bits_per_byte", -0.09, -0.07, subset="clean")
+    leaked = record("bits_per_byte", -0.12, -0.10, subset="leaked")
+    both = text(MAIN, clean, leaked)
+    assert "−0.080 (−0.090 to −0.070; p < 0.001) on clean dialogues and −0.110" in both
 
 
 def test_one_run_each_is_not_about_architectures() -> None:
-    two = [
-        record("bits_per_byte", -0.2, -0.1, method=TWO_RUNS),
-        record("f1", -1, 1, method=TWO_RUNS),
-    ]
-    assert (
-        text(*two) == "One run each: this is about two runs, not about two architectures. "
-        "lstm is better by 0.100 to 0.200 bits per byte (95 % interval). F1: undecided."
+    once = replace(ABOUT, runs={"lstm": 1, "transformer": 1})
+    single = record("bits_per_byte", -0.2, -0.1, method=TWO_RUNS)
+    trained = text(single, about=once)
+    assert trained.endswith(
+        "Each model was trained once, so this compares two runs, not two architectures."
     )
-    one = text(record("f1", -1, 1, method=ONE_RUN_OF_B))
-    assert (
-        one == "transformer has one run, so this is about that run and the architecture lstm. F1:"
-        " undecided."
+    assert "randomization test over dialogues" in trained
+    assert "seeds" not in trained
+    assert "Each system answered once" in text(
+        single, about=replace(once, files=["lstm", "transformer"])
+    )
+    mixed = replace(ABOUT, runs={"lstm": 3, "transformer": 1})
+    one = record("bits_per_byte", -1, 1, method=ONE_RUN_OF_B)
+    assert "transformer was trained once" in text(one, about=mixed)
+    assert "transformer answered once" in text(one, about=replace(mixed, files=["transformer"]))
+
+
+@pytest.mark.parametrize(
+    ("change", "fact"),
+    [
+        ({"late": [("lstm", "transformer")]}, "1 look was planned"),
+        ({"missing": ["lstm"]}, "Runs of lstm are missing"),
+        ({"diverged": {"lstm": (1, 5)}}, "1 of 5 runs of lstm diverged."),
+        (
+            {"test_set": EvaluationSet(examples=9, dialogues=9, grouped=False)},
+            "Without dialogue ids",
+        ),
+    ],
+)
+def test_notes_have_a_line_of_their_own(change: dict[str, object], fact: str) -> None:
+    first, note = text(MAIN, about=replace(ABOUT, **change)).splitlines()
+    assert fact in note
+    assert fact not in first
+
+
+def test_metrics_without_a_test() -> None:
+    reason = "not tested: fewer than 6 dialogues"
+    few = Difference("bits_per_byte", "lstm", "transformer", "all", reason)
+    assert text(few) == "No metric is tested: fewer than 6 dialogues."
+    one = replace(few, method="not tested: undefined for lstm, run 2 of 5")
+    assert "Bits per byte: not tested: undefined for lstm, run 2 of 5" in text(
+        one, record("f1", 1, 2)
     )
 
 
-def test_equal_untested_and_diverged() -> None:
-    same = record("f1", 0, 0, standard_error=0.0)
-    untested = Difference(
-        "sacrebleu", "lstm", "transformer", "all", "not tested: undefined for lstm, run 2 of 5"
-    )
-    assert (
-        text(same, untested, diverged={"lstm": (1, 5), "transformer": (0, 5)})
-        == "F1: no difference. sacreBLEU: not tested: undefined for lstm, run 2 of 5. 1 of 5 runs"
-        " of lstm diverged."
-    )
-
-
-def test_subsets_and_pairs_have_their_own_sentences() -> None:
-    clean, leaked = (record("f1", -1, 2, 9, subset=subset) for subset in ("clean", "leaked"))
-    everything = verdicts([record("f1", 1, 2), clean, leaked, record("f1", 1, 2, b="gru")], BETTER)
-    assert [(verdict["b"], verdict["subset"]) for verdict in everything] == [
-        ("transformer", "all"),
-        ("transformer", "clean"),
-        ("transformer", "leaked"),
-        ("gru", "all"),
-    ]
-    assert everything[1]["text"].startswith("F1: undecided")
-    assert everything[3]["text"] == "lstm is better in F1 by 1.00 to 2.00 (95 % interval)."
-
-
-def test_files_of_responses_are_systems_not_architectures() -> None:
-    single = record("f1", -1, 1, method=TWO_RUNS)
-    both = text(single, files=["lstm", "transformer"])
-    assert both.startswith(
-        "This is about two systems, lstm and transformer, and not about architectures. F1"
-    )
-    assert text(single, files=["transformer"]).startswith(
-        "This is about two systems, this run of lstm and transformer,"
-    )
-    several = text(record("f1", -1, 1, method=ONE_RUN_OF_B), files=["transformer"])
-    assert several.startswith(
-        "This is about the architecture lstm and the system transformer, whose other runs"
-    )
+def test_more_than_two_are_ranked_with_letters() -> None:
+    names = [("lstm", 1.2, "a"), ("gru", 1.21, "ab"), ("transformer", 1.3, "b")]
+    entries = [{"name": name, "mean": mean, "groups": letters} for name, mean, letters in names]
+    three = replace(ABOUT, runs=dict.fromkeys(["gru", "lstm", "transformer"], 3))
+    rankings = {"bits_per_byte": entries}
+    sentences = verdict([MAIN], rankings, {"bits_per_byte": "lower"}, "bits_per_byte", three)
+    assert "lstm 1.200 (a), gru 1.210 (ab), transformer 1.300 (b)." in sentences
+    assert "over 3 seeds" in sentences
+    uneven = replace(three, runs={"gru": 1, "lstm": 3, "transformer": 3})
+    sentences = verdict([MAIN], rankings, {"bits_per_byte": "lower"}, "bits_per_byte", uneven)
+    assert "lstm (3 seeds) 1.200 (a)" in sentences
+    assert "gru was trained once" in sentences

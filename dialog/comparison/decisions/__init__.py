@@ -1,0 +1,4 @@
+"""Decisions of a comparison, from p-values alone: what is tested, in which order, and how often.
+
+Read first: `family.py`.
+"""

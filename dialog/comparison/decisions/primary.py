@@ -1,0 +1,81 @@
+"""The primary metric of a comparison, which is tested first, and the metrics that are tested
+after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from dialog.errors import UserError
+from dialog.json_files import read_json_lines
+from dialog.report.formats.metrics import METRIC_DISPLAYS, metric_display
+
+LIKELIHOOD = "bits_per_byte"
+OVERLAP = "f1"
+"""Default: bits per byte, or F1 if a contender has no likelihood."""
+OF_LIKELIHOOD = ("bits_per_byte", "perplexity_word")
+"""Metrics that need the likelihood of each reference, in nats."""
+
+
+def check_primary(metric: str) -> None:
+    """Check the name of a primary metric.
+
+    Raises:
+        UserError: an unknown metric, or one without a better direction or a test.
+    """
+    display = METRIC_DISPLAYS.get(metric)
+    choices = [name for name, one in METRIC_DISPLAYS.items() if one.better and one.tested]
+    if display is None:
+        raise UserError(f"--primary {metric}: unknown metric; choose one of {', '.join(choices)}")
+    if not display.better:
+        raise UserError(
+            f"--primary {metric}: no direction of this metric is better, so it decides nothing;"
+            f" choose one of {', '.join(choices)}"
+        )
+    if not display.tested:
+        raise UserError(
+            f"--primary {metric}: this metric has no test over dialogues; choose one of"
+            f" {', '.join(choices)}"
+        )
+
+
+def has_likelihood(file: Path) -> bool:
+    """Return whether a file of responses has the likelihood of each reference; plain text has
+    none.
+    """
+    return file.suffix != ".txt" and all(
+        line.get("nll") is not None for line in read_json_lines(file)
+    )
+
+
+def check_measured(metric: str, files: Collection[Path]) -> None:
+    """Check that files of responses have what a primary metric needs.
+
+    Raises:
+        UserError: a file has no likelihood, or its tokens, and the metric needs it.
+    """
+    needed = "nll" if metric in OF_LIKELIHOOD else None
+    for file in files:
+        if needed and not has_likelihood(file):
+            raise UserError(
+                f"{file}: has no {needed}, which the primary metric {metric} needs; give it in"
+                f" every line, or start another comparison with --primary {OVERLAP}"
+            )
+
+
+def default_primary(files: Collection[Path]) -> str:
+    """Return the primary metric of a comparison with these files of responses."""
+    return LIKELIHOOD if all(map(has_likelihood, files)) else OVERLAP
+
+
+def metrics_to_test(metrics: Sequence[str], primary: str) -> list[str]:
+    """Return the metrics that are tested, the primary one first: those with a better direction, one
+    of each group that measures the same.
+    """
+    chosen: dict[str, str] = {}  # the metric of each group
+    for metric in [primary, *metrics]:
+        display = metric_display(metric)
+        if metric in metrics and display.better:
+            chosen.setdefault(display.same_as or metric, metric)
+    return [*chosen.values()]
