@@ -125,7 +125,6 @@ def test_the_page_shows_the_results_in_order(three: dict[str, Any], tmp_path: Pa
             *(
                 "lstm: seed 2 diverged",
                 "lstm is better than transformer",
-                "Clean: dialogues that share no pair",
             ),
             *(
                 "test, 7,740 responses in 1,000 dialogues",

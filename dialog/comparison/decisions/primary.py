@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from dialog.comparison.decisions.looks import LOOKS
 from dialog.errors import UserError
 from dialog.json_files import read_json_lines
 from dialog.report.formats.metrics import METRIC_DISPLAYS, metric_display
@@ -62,6 +63,43 @@ def check_measured(metric: str, files: Collection[Path]) -> None:
                 f"{file}: has no {needed}, which the primary metric {metric} needs; give it in"
                 f" every line, or start another comparison with --primary {OVERLAP}"
             )
+
+
+def declared(
+    folder: Path,
+    primary: str,
+    looks: int,
+    files: Collection[Path],
+    requested: str | None,
+    requested_looks: int | None,
+) -> tuple[str, int]:
+    """Return the primary metric and the number of looks of a comparison.
+
+    Args:
+        folder: Its folder.
+        primary: The metric of the folder; empty if it has none yet.
+        looks: The number of looks of the folder.
+        files: Files of responses of all contenders.
+        requested: ``--primary``, if given.
+        requested_looks: ``--looks``, if given.
+
+    Raises:
+        UserError: an unknown metric, or others than those with which the folder has results.
+    """
+    if requested is not None:
+        check_primary(requested)
+    if not primary or not (folder / LOOKS).is_file():
+        return requested or primary or default_primary(files), requested_looks or looks
+    for option, value, kept in (
+        ("--primary", requested, primary),
+        ("--looks", requested_looks, looks),
+    ):
+        if value not in (None, kept):
+            raise UserError(
+                f"{option} {value}: {folder} has results with {kept}; leave it out, or choose"
+                " another --output"
+            )
+    return primary, looks
 
 
 def default_primary(files: Collection[Path]) -> str:

@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dialog.atomic import lock, write_text
 from dialog.build import build_model
-from dialog.comparison.decisions.looks import LOOKS
-from dialog.comparison.decisions.primary import (
-    LIKELIHOOD,
-    check_measured,
-    check_primary,
-    default_primary,
-)
+from dialog.comparison.decisions.primary import LIKELIHOOD, check_measured, declared
 from dialog.comparison.grid.contenders import check_trusted, read_contenders, split_folder
 from dialog.comparison.grid.folder import (
     GRID,
@@ -229,27 +223,12 @@ def with_decisions(planned: Grid, current: Grid, request: Request) -> Grid:
     """Return the grid with its primary metric and its number of looks.
 
     Raises:
-        UserError: an unknown metric, one that a contender lacks, or another one, or another number
-            of looks, than a folder with results has.
+        UserError: those of `declared`, or a file of responses lacks what the metric needs.
     """
     files = [Path(file) for contender in planned.contenders for file in contender.files]
-    if request.primary is not None:
-        check_primary(request.primary)
-    if is_comparison(planned.folder) and (planned.folder / LOOKS).is_file():
-        for option, value, declared in (
-            ("--primary", request.primary, planned.primary),
-            ("--looks", request.looks, planned.looks),
-        ):
-            if value not in (None, declared):
-                raise UserError(
-                    f"{option} {value}: {planned.folder} has results with {declared}; leave it out,"
-                    " or choose another --output"
-                )
-        primary = planned.primary
-        looks = planned.looks
-    else:
-        primary = request.primary or planned.primary or default_primary(files)
-        looks = request.looks or planned.looks
+    primary, looks = declared(
+        current.folder, current.primary, current.looks, files, request.primary, request.looks
+    )
     decided = replace(planned, primary=primary, looks=looks)
     if decided != current:  # the files of a finished comparison may be gone
         check_measured(primary, files)

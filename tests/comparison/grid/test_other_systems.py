@@ -268,3 +268,40 @@ def test_control_characters_are_counted_in_one_line(
     assert [("a: 2 of" in line, "d0#0" in line) for line in warned] == [(True, True)]
     for name in ("report.html", "report.md", "results.json"):
         assert not {"\x1b", "\x00"} & set((tmp_path / "out" / name).read_text(encoding="utf-8"))
+
+
+def test_primary_metric_and_looks_are_declared_before_results(compare: Compare) -> None:
+    files = {"one": answers(0), "two": answers(1), "plain": answers(2)}
+    for name, rows in files.items():
+        kept = [
+            {k: v for k, v in row.items() if k != "nll"} if name == "plain" else row for row in rows
+        ]
+        lines = [
+            {**example, "reference": example["references"][0], **row}
+            for example, row in zip(examples(), kept, strict=True)
+        ]
+        Path(f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    pair = ("one.jsonl", "two.jsonl", "--output", "out")
+    assert compare(*pair, "--primary", "length_mean")[0] == 2
+    assert not Path("out").exists()
+    assert compare(*pair, "--primary", "f1", "--looks", "2")[0] == 0
+    grid = json.loads(Path("out/grid.json").read_text())
+    assert (grid["primary"], grid["looks"]) == ("f1", 2)
+    written = results(Path("out"))
+    assert (written["primary"], written["statistics"]["looks"]) == ("f1", 2)
+    for options in (("--primary", "chrf"), ("--looks", "3")):
+        code, line = compare("out", *options)
+        assert (code, " ".join(options) in line) == (2, True), line
+    assert compare("out", "plain.jsonl")[0] == 0
+    looks = [json.loads(line) for line in Path("out/looks.jsonl").read_text().splitlines()]
+    assert [{(test["a"], test["b"]) for test in look["tests"]} for look in looks] == [
+        {("one", "two")},
+        {("one", "plain"), ("two", "plain")},
+    ]
+    assert results(Path("out"))["looks"] == looks
+    code, line = compare(
+        "one.jsonl", "plain.jsonl", "--output", "bits", "--primary", "bits_per_byte"
+    )
+    assert (code, "plain.jsonl" in line) == (2, True), line
+    assert compare("one.jsonl", "plain.jsonl", "--output", "overlap")[0] == 0
+    assert json.loads(Path("overlap/grid.json").read_text())["primary"] == "f1"
