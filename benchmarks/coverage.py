@@ -1,7 +1,7 @@
 """Coverage of the intervals of a comparison, and false positives of its tests, on simulated data
-with known truth.
+with known truth. Decisions on top of them: `decisions.py`.
 
-    python benchmarks/coverage.py [--simulations 1000] [--parts architectures,runs,few,holm,pairs]
+    python benchmarks/coverage.py [--simulations 1000] [--parts architectures,runs,few]
 
 Print Markdown tables. A run of architecture x with seed s scores dialogue d as u_d + v_xd + seed_xs
 + noise_xsd: 300 dialogues, in the table `few` fewer; v_a - v_b has standard deviation 0.08;
@@ -23,14 +23,18 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Sequence
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t
 
-from dialog.comparison.statistics.differences import holm
-from dialog.comparison.statistics.interval import Runs, Variances, interval, variances
+from dialog.comparison.statistics.interval import (
+    Runs,
+    Variances,
+    interval,
+    jackknife_variance,
+    variances,
+)
 from dialog.comparison.statistics.measured import Counts, RunMetric, Sums
 from dialog.comparison.statistics.subset import bootstrap, bootstrap_interval, randomization
 
@@ -108,8 +112,8 @@ def architecture_coverage(
         systems = measure(generator, metric, scores(generator, runs, seeds, noise)[0])
         a, b = (summary(system) for system in systems)
         parts = variances(a, b)
-        jackknife = parts.dialogues + parts.noise[0] / runs[0] + parts.noise[1] / runs[1]
-        both = Variances(parts.seeds, (0.0, 0.0), jackknife, DIALOGUES)
+        jackknife = jackknife_variance(a.left_out.mean(0) - b.left_out.mean(0))
+        both = Variances(parts.seeds, parts.freedom, jackknife, DIALOGUES)
         covered += [contains(a, b, variant) for variant in (parts, both)] + [
             welch_contains(a.values, b.values)
         ]
@@ -252,65 +256,12 @@ def summary(system: Sequence[RunMetric]) -> Runs:
     )
 
 
-def metric_rows(simulations: int) -> None:
-    """Print how often any of ten independent metrics of two equally good architectures is
-    decided.
-    """
-
-    def p_values(generator: np.random.Generator, runs: int) -> list[float]:
-        return [p for _ in range(10) for p in pair_p_values(generator, [runs, runs])]
-
-    holm_rows(simulations, p_values)
-
-
-def pair_rows(simulations: int) -> None:
-    """Print how often any of the ten pairs of five equally good architectures is decided in one
-    metric.
-    """
-    holm_rows(simulations, lambda generator, runs: pair_p_values(generator, [runs] * 5))
-
-
-def holm_rows(simulations: int, draw: Callable[[np.random.Generator, int], list[float]]) -> None:
-    """Print how often any of several true hypotheses is rejected, without and with Holm's
-    correction.
-
-    Args:
-        simulations: Number of simulations.
-        draw: Returns the p-values of one simulation with this number of runs.
-    """
-    print("| seeds | any p <= 0.05 | any p after Holm <= 0.05 |")
-    print("| ---: | ---: | ---: |")
-    for runs in (3, 5, 10):
-        generator = np.random.default_rng([simulations, runs])
-        plain = corrected = 0
-        for _ in range(simulations):
-            p_values = draw(generator, runs)
-            plain += min(p_values) <= 1 - LEVEL
-            corrected += min(holm(p_values)) <= 1 - LEVEL
-        print(
-            f"| {runs} | {100 * plain / simulations:.1f} % |"
-            f" {100 * corrected / simulations:.1f} % |",
-            flush=True,
-        )
-
-
-def pair_p_values(generator: np.random.Generator, runs: Sequence[int]) -> list[float]:
-    """Return the p-value of one metric for each pair of equally good architectures with these
-    numbers of runs.
-    """
-    systems = measure(generator, "mean", scores(generator, runs, 0.004, 0.04)[0])
-    pairs = combinations([summary(system) for system in systems], 2)
-    return [interval(a, b, variances(a, b), LEVEL).p for a, b in pairs]
-
-
 def main() -> None:
     """Print the tables."""
     parts = {
         "architectures": architecture_rows,
         "runs": run_rows,
         "few": few_rows,
-        "holm": metric_rows,
-        "pairs": pair_rows,
     }
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

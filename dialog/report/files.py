@@ -37,7 +37,11 @@ def write_figures(results: Results, folder: Path) -> None:
     shown = displayed(results)
     names = dict(enumerate(model_names(shown)))
     for section in main_sections(shown):
-        drawings = [drawing for figure in section.figures for drawing in figure.drawings]
+        drawings = [
+            with_legend(drawing, names) if figure.legend else drawing
+            for figure in section.figures
+            for drawing in figure.drawings
+        ]
         for number, drawing in enumerate(drawings, start=1):
             folder.mkdir(exist_ok=True)
-            write_svg(folder / f"{anchor(section.title)}-{number}.svg", with_legend(drawing, names))
+            write_svg(folder / f"{anchor(section.title)}-{number}.svg", drawing)

@@ -17,6 +17,7 @@ from dialog.report.formats.metrics import METRIC_DISPLAYS
 from dialog.report.formats.numbers import duration, hardware
 from dialog.report.page import render_page
 from dialog.report.sections.order import appendix, main_sections
+from dialog.report.sections.ranking import TITLE as PICTURES
 from dialog.report.sections.ratings import rating_fingerprint
 from dialog.report.sections.scores import metric_names
 from dialog.report.short_names import displayed
@@ -79,6 +80,8 @@ def write_html(results: Results, path: Path) -> None:
 def template_values(results: Results, rating: str) -> dict[str, Any]:
     """Return the variables of the template; `rating` is the fingerprint of the pairs for rating."""
     sections = main_sections(results)
+    pictures = [section for section in sections if section.title == PICTURES]
+    sections = [section for section in sections if section.title != PICTURES]
     attention = _attention(results)
     examples = [
         (DIFFERING, DIFFERING_NOTE, [_short(sample) for sample in results["disagreements"]]),
@@ -96,7 +99,7 @@ def template_values(results: Results, rating: str) -> dict[str, Any]:
         "verdict": verdict_lines(results),
         "facts": _facts(results),
         "titles": [
-            *(section.title for section in sections),
+            *(section.title for section in (*pictures, *sections)),
             *(title for title, _, samples in examples if samples),
             *(["Attention"] if attention else []),
             *(["Blind rating"] if results["rating"] else []),
@@ -104,6 +107,7 @@ def template_values(results: Results, rating: str) -> dict[str, Any]:
             "Metrics",
             *(["Environment"] if results["environment"] else []),
         ],
+        "pictures": pictures,
         "sections": sections,
         "appendix": appendix(results),
         "examples": examples,

@@ -121,11 +121,14 @@ class ReportTable(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """Drawings (SVG) with a common caption; `small`: several fit into one line."""
+    """Drawings (SVG) with a common caption; `small`: several fit into one line; `legend`: they need
+    the colours of the contenders.
+    """
 
     drawings: tuple[str, ...]
     caption: str
     small: bool = False
+    legend: bool = True
 
 
 class ReportSection(NamedTuple):

@@ -27,6 +27,8 @@ def test_each_chart_is_a_file_with_a_legend(three: dict[str, Any], tmp_path: Pat
         "breakdown-1.svg",
     }
     for path in figures:
+        if path.name.startswith("differences-"):  # its texts name the contenders
+            continue
         image = Xml.fromstring(path.read_text(encoding="utf-8"))
         *legend, chart = image
         names = [text.text for text in legend if text.tag == f"{SVG}text"]

@@ -125,11 +125,12 @@ def test_the_page_shows_the_results_in_order(three: dict[str, Any], tmp_path: Pa
             *(
                 "lstm: seed 2 diverged",
                 "lstm is better than transformer",
+                "Filled: decided",
             ),
             *(
                 "test, 7,740 responses in 1,000 dialogues",
                 "1 h 07 min",
-                "95 % intervals",
+                "Brackets and bars: 95 % intervals",
                 "dialog compare hello",
             ),
             *("Parity contract", "✗ must be equal", "2 equal settings", "Likelihood", "5-gram"),

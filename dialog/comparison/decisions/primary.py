@@ -89,14 +89,16 @@ def declared(
     if requested is not None:
         check_primary(requested)
     if not primary or not (folder / LOOKS).is_file():
-        return requested or primary or default_primary(files), requested_looks or looks
-    for option, value, kept in (
+        # without results, the default still depends on the files
+        kept = "" if primary == LIKELIHOOD else primary
+        return requested or kept or default_primary(files), requested_looks or looks
+    for option, value, chosen in (
         ("--primary", requested, primary),
         ("--looks", requested_looks, looks),
     ):
-        if value not in (None, kept):
+        if value not in (None, chosen):
             raise UserError(
-                f"{option} {value}: {folder} has results with {kept}; leave it out, or choose"
+                f"{option} {value}: {folder} has results with {chosen}; leave it out, or choose"
                 " another --output"
             )
     return primary, looks

@@ -146,13 +146,13 @@ def prepare_grid(request: Request) -> Grid:
     overrides = [*inherited, *request.overrides]
     planned = merged(current, new, seeds_of(current, new, request.seeds), overrides)
     given = given_references(planned, request.references)
-    planned = with_decisions(planned, current, request)
     check_trusted(planned)
     if len(planned.contenders) < 2:
         raise UserError(
             "compare needs at least two contenders: recipes, run folders of different recipes, or"
             " files of responses"
         )
+    planned = with_decisions(planned, current, request)
     if all(contender.kind != "recipe" for contender in planned.contenders):
         if request.seeds is not None:
             raise UserError(

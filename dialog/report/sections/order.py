@@ -9,11 +9,13 @@ from dialog.report.sections.cost import cost, runs, trials
 from dialog.report.sections.curves import curves
 from dialog.report.sections.differences import statistics
 from dialog.report.sections.parity import parity
+from dialog.report.sections.ranking import ranking
 from dialog.report.sections.ratings import ratings
 from dialog.report.sections.scores import generation, likelihood
 from dialog.report.tables import ReportSection, Results
 
 MAIN = (
+    ranking,
     parity,
     likelihood,
     generation,
