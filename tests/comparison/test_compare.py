@@ -319,6 +319,7 @@ def test_reports_are_self_contained(comparison: Comparison) -> None:
     assert files == {
         "figures",
         "grid.json",
+        "looks.jsonl",
         "report.html",
         "report.md",
         "report.tex",
