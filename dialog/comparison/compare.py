@@ -8,11 +8,13 @@ import logging
 import shlex
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dialog.atomic import lock, write_json
-from dialog.comparison.decisions.looks import write_looks
-from dialog.comparison.grid.folder import Grid
+from dialog.comparison.decisions.looks import LOOKS, write_looks
+from dialog.comparison.decisions.primary import LIKELIHOOD, OVERLAP
+from dialog.comparison.grid.folder import GRID, LOCK, Grid
 from dialog.comparison.grid.jobs import end_with_parent, run_jobs
 from dialog.comparison.grid.plan import Request
 from dialog.comparison.grid.progress import Display
@@ -132,7 +134,8 @@ def write_report(work: Work, before: tuple[int, int] | None) -> dict[str, Any]:
         log.info("analysing the runs")
         began = time.monotonic()
         failures = {name: str(error["message"]) for name, error in work.errors().items()}
-        results = results_of(work.grid, comparable_systems(work), failures)
+        systems = comparable_systems(work)
+        results = results_of(with_measured_primary(work.grid, systems), systems, failures)
         results["seconds"] += time.monotonic() - began
         results["ratings"] = kept_ratings(folder / RESULTS, results)
         results = json_copy(results)
@@ -141,6 +144,20 @@ def write_report(work: Work, before: tuple[int, int] | None) -> dict[str, Any]:
         write_json(folder / RESULTS, results)
         log_comparison(work.grid, results)
     return results
+
+
+def with_measured_primary(grid: Grid, systems: Sequence[System]) -> Grid:
+    """Return a grid whose primary metric is measured for all systems: before the first report, F1
+    in place of bits per byte if a program has turned out to give no likelihood.
+    """
+    runs = [(system.name, run) for system in systems for run in system.measured_runs]
+    lacking = [name for name, run in runs if LIKELIHOOD not in run.entry["metrics"]]
+    if grid.primary != LIKELIHOOD or not lacking or (grid.folder / LOOKS).is_file():
+        return grid
+    log.warning("%s: has no likelihood, so the primary metric is %s", lacking[0], OVERLAP)
+    with lock(grid.folder / LOCK, wait=True):
+        write_json(grid.folder / GRID, {**read_json(grid.folder / GRID), "primary": OVERLAP})
+    return replace(grid, primary=OVERLAP)
 
 
 def comparable_systems(work: Work) -> list[System]:

@@ -52,12 +52,10 @@ def _figures(drawings: Sequence[tuple[str, str]]) -> tuple[Figure, ...]:
 
 def _metrics(results: Results) -> tuple[str, str]:
     """Return a picture and caption of two contenders in all tested metrics."""
-    records = [
-        entry
-        for metric in results["ranking"]
-        for entry in differences_of(results, "all", metric)
-        if entry["interval"] and entry["p_holm"] is not None
+    entries = [
+        entry for metric in results["ranking"] for entry in differences_of(results, "all", metric)
     ]
+    records = [entry for entry in entries if entry["interval"] and entry["p_holm"] is not None]
     if not records:
         return "", ""
     a, b = model_names(results)

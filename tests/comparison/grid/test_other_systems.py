@@ -249,6 +249,11 @@ def test_programs_are_contenders(compare: Compare, tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text(MINE, encoding="utf-8")
     assert compare("out", "--system", f"bad: {sys.executable} -S bad.py")[0] == 0
     assert len(results(tmp_path / "out")["models"]) == 3
+    (tmp_path / "silent.py").write_text(MINE.replace(', "nll": 9.5', ""), encoding="utf-8")
+    silent = ["--system", f"silent: {sys.executable} -S silent.py"]
+    assert compare(*arguments[:-1], "overlap", *silent)[0] == 0
+    assert results(tmp_path / "overlap")["primary"] == "f1", "it gives no likelihood"
+    assert json.loads((tmp_path / "overlap/grid.json").read_text())["primary"] == "f1"
     code, line = compare("out", "--system", "bad: true")
     assert (code, "has another bad" in line) == (2, True), line
     code, line = compare("--system", "a: true", "--system", "b: true", "--output", "new")
