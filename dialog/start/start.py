@@ -186,7 +186,7 @@ def say_counts(found: Survey, say: Say) -> None:
         if key.startswith("dropped dialogues: ") and number:
             reason = key.partition(": ")[2]
             first = f" (first: {found.malformed[0]})" if reason == "malformed" else ""
-            say(f"  dropped: {counted(number, 'dialogue')}, {reason}{first}")
+            say(one_line(f"  dropped: {counted(number, 'dialogue')}, {reason}{first}"))
     if empty := counts["dropped turns: empty"]:
         say(f"  dropped: {counted(empty, 'message')} without text")
     if merged := counts["dropped turns: merged"]:
