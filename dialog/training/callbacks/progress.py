@@ -8,7 +8,8 @@ from functools import partial
 
 import torch
 from lightning.pytorch import LightningModule, Trainer
-from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.callbacks import Callback, Timer
+from tqdm import tqdm
 
 from dialog.data.batching import Batch
 from dialog.report.progress import ProgressBars
@@ -75,17 +76,20 @@ def _tokens(module: LightningModule) -> int:
 
 
 class Progress(Callback):
-    """Shows step, epoch, losses, tokens per second and time left."""
+    """Shows step, epoch, losses, tokens per second and time left, which ``max_time`` limits."""
 
     def __init__(self) -> None:
         self.bars = ProgressBars()
         self.total: int | None = None
+        self.clock: Timer | None = None
 
     def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
         """Read the number of steps, which only ``max_time`` leaves open."""
         self.bars.quiet = not trainer.is_global_zero
         steps = trainer.estimated_stepping_batches
         self.total = int(steps) if 0 < steps < math.inf else None
+        clocks = (one for one in trainer.callbacks if isinstance(one, Timer))  # type: ignore[attr-defined]
+        self.clock = next(clocks, None)
 
     def on_train_batch_end(
         self,
@@ -96,7 +100,22 @@ class Progress(Callback):
         batch_index: int,
     ) -> None:
         """Update; values are read from the device only if they are shown."""
-        self.bars.show("training", trainer.global_step, self.total, partial(_figures, trainer))
+        done = trainer.global_step
+        left = self._limit(done)
+        fraction = None
+        if self.clock is not None and left is not None:
+            passed = self.clock.time_elapsed()
+            fraction = passed / max(passed + left, 1e-9)
+        describe = partial(_figures, trainer, left)
+        self.bars.show("training", done, self.total, describe, fraction=fraction)
+
+    def _limit(self, done: int) -> float | None:
+        """Return the seconds that ``max_time`` leaves, if it ends training before the last step."""
+        left = None if self.clock is None else self.clock.time_remaining()
+        if self.clock is None or left is None or not self.total:
+            return None
+        needed = self.clock.time_elapsed() * (self.total - done) / max(1, done)
+        return left if left < needed else None
 
     def on_train_end(self, trainer: Trainer, module: LightningModule) -> None:
         """Close the bar."""
@@ -109,10 +128,14 @@ class Progress(Callback):
         self.bars.close()
 
 
-def _figures(trainer: Trainer) -> str:
-    """Return epoch, losses and speed, as far as they have been logged."""
+def _figures(trainer: Trainer, left: float | None) -> str:
+    """Return the seconds that ``max_time`` leaves, epoch, losses and speed, as far as they have
+    been logged.
+    """
     values = trainer.callback_metrics
     figures = [f"epoch {trainer.current_epoch + 1}"]
+    if left is not None:
+        figures.insert(0, f"at most {tqdm.format_interval(max(0.0, left))} left")
     for name, key, form in SHOWN:
         if key in values:
             figures.append(f"{name} {values[key].item():{form}}")

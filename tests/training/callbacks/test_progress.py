@@ -1,4 +1,4 @@
-"""Throughput, as logged."""
+"""Throughput, as logged, and the time left that is shown."""
 
 from __future__ import annotations
 
@@ -36,3 +36,13 @@ def test_throughput_is_that_of_all_micro_batches(
     assert [line["train/tokens_per_second"] for line in logged] == [
         b - a for a, b in itertools.pairwise(tokens)
     ]
+
+
+@pytest.mark.parametrize(("done", "expected"), [(10, 30.0), (90, None)])
+def test_a_time_limit_is_shown_if_it_ends_training_first(done: int, expected: float | None) -> None:
+    shown = progress.Progress()
+    shown.total = 100
+    assert shown._limit(done) is None
+    clock: Any = SimpleNamespace(time_remaining=lambda: 30.0, time_elapsed=lambda: 30.0)
+    shown.clock = clock
+    assert shown._limit(done) == expected
