@@ -153,7 +153,7 @@ def test_the_page_shows_the_results_in_order(three: dict[str, Any], tmp_path: Pa
         )
     ]
     assert places == sorted(places)
-    assert page.tags.count("svg") == 3 + 2 + 5 + 1 + 3
+    assert page.tags.count("svg") == 1 + 3 + 2 + 5 + 1 + 3
     assert "color-scheme" in text
 
 
