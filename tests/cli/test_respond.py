@@ -153,6 +153,7 @@ def test_errors_of_a_run_change_nothing(
     assert files(here) == before
 
 
+@pytest.mark.endurance
 def test_closed_pipe_exits_with_141(trained: Callable[[str], Path]) -> None:
     command = [sys.executable, "-m", "dialog", "respond", str(trained("transformer"))]
     child = subprocess.Popen(

@@ -111,7 +111,9 @@ def test_plan_returns_its_heaviest_batches(
 # ------------------------------------------------------------------ no effect on training
 
 
-@pytest.mark.parametrize("family", ["lstm", "transformer"])
+@pytest.mark.parametrize(
+    "family", [pytest.param("lstm", marks=pytest.mark.endurance), "transformer"]
+)
 def test_training_is_the_same_without_preflight(
     family: str, tiny: Callable[..., Composed], tmp_path: Path
 ) -> None:
