@@ -24,15 +24,24 @@ import torch
 from torch import Tensor, nn
 
 from dialog.analysis.attention.maps import attention_maps
-from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD, SELF
+from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, PAD, SELF
 from dialog.errors import UserError
 from dialog.export.card import program
 from dialog.export.export import CARD, PARITY, export
 from dialog.export.formats.onnx import Onnx
 from dialog.export.formats.onnx.engine import OnnxModel, session
-from dialog.export.formats.onnx.layers import replace_layers
-from dialog.export.formats.onnx.networks import MAP, steps_any_length
-from dialog.export.formats.onnx.writing import REGISTRATION, STEP, quiet_exporter, translated
+from dialog.export.formats.onnx.layers import in_onnx_operators, replace_layers, traced_lengths
+from dialog.export.formats.onnx.networks import MAP, Structure, steps_any_length
+from dialog.export.formats.onnx.writing import (
+    ENCODER,
+    REGISTRATION,
+    SIZES,
+    STEP,
+    example,
+    quiet_exporter,
+    translated,
+    write_encoder,
+)
 from dialog.export.parity import measure_parity
 from dialog.models.attention import build_attention
 from dialog.models.contracts import AttentionHook, Decoder, Encoded, Encoder, Memory, State
@@ -330,6 +339,29 @@ def test_encoder_of_turns_needs_no_further_input(
     assert [value.name for value in encoder.get_inputs()] == ["source", "mask"]
     names = json.loads((folder / "onnx.json").read_text(encoding="utf-8"))
     assert [value.name for value in encoder.get_outputs()] == names["memory"] + names["state"]
+
+
+def test_encoder_computes_its_turns(random_run: Callable[..., Run], tmp_path: Path) -> None:
+    """Of sources of other lengths and numbers of turns than in the export."""
+    gru = {"name": "gru", "size": 8}
+    model = random_run(
+        encoder={"name": "hierarchical", "tokens": gru, "turns": gru},
+        decoder={**gru, "attention": {"name": "dot"}},
+    ).model
+    copied = in_onnx_operators(model)
+    names = [*example(copied, SIZES)[1]]
+    with torch.no_grad(), quiet_exporter(), traced_lengths():
+        write_encoder(copied, tmp_path / ENCODER, names)
+    opened = session(tmp_path / ENCODER)
+    assert [value.name for value in opened.get_inputs()] == ["source", "mask"]
+    rows = [[OTHER, 20, 21, SELF, 30, OTHER, 40, 41, EOS], [SELF, 40, EOS, *[PAD] * 6]]
+    source = torch.tensor(rows)
+    with torch.no_grad():
+        expected = Structure(*model.start(source, source != PAD)).tensors()
+    computed = opened.run(names, {"source": source.numpy(), "mask": (source != PAD).numpy()})
+    assert "memory.values" in names
+    for name, tensor in zip(names, computed, strict=True):
+        assert np.allclose(tensor, expected[name].numpy(), atol=1e-5), name
 
 
 class Positions(nn.Module):
