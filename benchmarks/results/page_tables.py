@@ -38,20 +38,10 @@ class Headline(NamedTuple):
 
 
 HEADLINES = (
-    Headline("quickstart/quickstart", "built-in", "2,300 steps", metric="answer_accuracy"),
     Headline(
         *("dailydialog/dailydialog-tuned", "DailyDialog", "10 epochs", "#the-tuned-pair"),
         further="subsets.clean.bits_per_byte",
         further_text="on clean dialogues",
-    ),
-    Headline(
-        "dailydialog/dailydialog-five-epochs-clean",
-        "DailyDialog, untuned, trained without leaking dialogues",
-        "5 epochs",
-        "#without-the-leak",
-    ),
-    Headline(
-        "taskmaster/taskmaster-forty-epochs", "Taskmaster-4", "to the end", "#trained-to-the-end"
     ),
     Headline("selfdialogue/selfdialogue", "Self-dialogues", "1 epoch"),
     Headline(
@@ -62,7 +52,6 @@ HEADLINES = (
         further="sacrebleu",
         further_text="sacreBLEU is",
     ),
-    Headline("reverse/reverse", "reverse (unequal sizes)", "2,000 steps", metric="answer_accuracy"),
 )
 
 CHANGES = {

@@ -35,6 +35,7 @@ TITLES = {
     "taskmaster": "Taskmaster",
     "topical_chat": "Topical-Chat",
     "ubuntu": "Ubuntu",
+    "builtin": "the built-in corpus",
 }
 """Published names of corpora; other components, such as jsonl, read a corpus of any name."""
 
