@@ -172,8 +172,9 @@ class DialogModule(LightningModule):
         """Reset the sums of a step that an earlier training left unfinished."""
         self.step_sums = StepSums()
         # a finder of the learning rate has set that of the first step too, in place of the warm-up
-        for config in self.trainer.lr_scheduler_configs:
-            use_scheduled(config.scheduler)
+        if has_trainer(self):
+            for config in self.trainer.lr_scheduler_configs:
+                use_scheduled(config.scheduler)
 
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
         """Return the loss of a micro-batch."""

@@ -133,8 +133,8 @@ def test_python_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert variables["validation"]["validation/loss"] < 7.0
 
 
-def test_the_recipe_of_the_readme_composes(tmp_path: Path) -> None:
-    (block,) = blocks("README.md", "yaml")
+def test_the_recipe_of_one_s_own_composes(tmp_path: Path) -> None:
+    (block,) = blocks("docs/recipes.md", "yaml")
     (tmp_path / "my.yaml").write_text(block, encoding="utf-8")
     recipe = compose(str(tmp_path / "my.yaml"), ["data.path=."]).recipe
     assert (recipe.data.corpus["name"], recipe.model.decoder["layers"]) == ("jsonl", 2)

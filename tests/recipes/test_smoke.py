@@ -170,7 +170,10 @@ def test_smoke_on_files(
     assert json.loads(capsys.readouterr().out)["context"] == ["Hello .", "How are you ?"]
 
 
-@pytest.mark.parametrize("name", [name for name in DAILYDIALOG if "/sankar2019/" not in name])
+@pytest.mark.parametrize(
+    "name",
+    [name for name in DAILYDIALOG if "/sankar2019/" not in name and name != "dailydialog/small"],
+)
 def test_parameters_are_matched(name: str) -> None:
     """The stated numbers, which tests/config/test_shipped.py compares with the networks."""
     assert compose(name).recipe.about.parameters == pytest.approx(10e6, rel=0.06)

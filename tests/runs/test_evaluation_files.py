@@ -100,7 +100,7 @@ def test_changed_files_of_an_evaluation_are_errors(
     with pytest.raises(UserError, match=rf"test/{name}: has changed"):
         current(copied)
     with pytest.raises(UserError, match=rf"test/{name}: has changed"):
-        responses_contender(file.with_name("responses.jsonl"), "other")
+        responses_contender([file.with_name("responses.jsonl")], "other")
     assert [file for file, state in states(copied).items() if state != "intact"] == [
         f"evaluation/test/{name}"
     ]

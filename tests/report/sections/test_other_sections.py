@@ -219,6 +219,7 @@ def test_empty_fields_leave_their_sections_out(
     ]
     assert [section.title for section in appendix(bare)] == ["Runs"]
     assert [section.title for section in main_sections(results)] == [
+        "Differences",
         *("Parity contract", "Likelihood", "Generated responses", "Cost", "Learning curves"),
         *("Use of the context", "Breakdown", "Calibration", "Attention statistics"),
     ]
