@@ -259,7 +259,12 @@ def read_summary(folder: Path) -> Trained | None:
     if not path.is_file():
         return None
     summary = read_json(path, "seconds", "steps", "target_tokens")
-    return Trained(folder, summary["seconds"], summary["steps"], summary["target_tokens"])
+    values = [summary[key] for key in ("seconds", "steps", "target_tokens")]
+    if not all(isinstance(value, int | float) and 0 <= value < 2**63 for value in values):
+        raise UserError(
+            f"{path}: damaged; seconds, steps and target_tokens must be numbers of at least 0"
+        )
+    return Trained(folder, *values)
 
 
 def commits_of(folder: Path) -> list[str]:

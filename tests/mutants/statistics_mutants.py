@@ -9,7 +9,7 @@ MUTANTS = (
         "statistics-1",
         "the interaction of run and dialogue is counted twice",
         "comparison/statistics/test_interval.py::test_components_of_a_table_of_runs_and_dialogues",
-        (INTERVAL, "jackknife - noise[0] / len(a.values) - noise[1] / len(b.values)", "jackknife"),
+        (INTERVAL, "jackknife - interaction", "jackknife"),
     ),
     mutant(
         "statistics-2",
@@ -36,9 +36,9 @@ MUTANTS = (
     mutant(
         "statistics-5",
         "Holm's correction is Bonferroni's step for each test alone",
-        "comparison/statistics/test_power.py::test_holm_against_a_published_example",
+        "comparison/decisions/test_family.py::test_primary_hypotheses_alone_are_holm",
         (
-            "comparison/statistics/differences.py",
+            "comparison/decisions/family.py",
             "largest = max(largest, min(",
             "largest = max(0.0, min(",
         ),

@@ -35,6 +35,7 @@ SETTINGS = [
 """Small trainings with dropout and accumulation, and with checkpoints between which the kills fall.
 """
 TIMES = (
+    "date",
     "seconds",
     "time",
     "tokens_per_second",
