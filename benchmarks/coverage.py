@@ -20,12 +20,11 @@ counts twice; `seeds only` is Welch's t test.
 
 from __future__ import annotations
 
-import argparse
-import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from printed_parts import print_parts
 from scipy.stats import t
 
 from dialog.comparison.statistics.interval import (
@@ -256,27 +255,5 @@ def summary(system: Sequence[RunMetric]) -> Runs:
     )
 
 
-def main() -> None:
-    """Print the tables."""
-    parts = {
-        "architectures": architecture_rows,
-        "runs": run_rows,
-        "few": few_rows,
-    }
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--simulations", type=int, default=1000)
-    parser.add_argument("--parts", default=",".join(parts))
-    options = parser.parse_args()
-    for part in options.parts.split(","):
-        began = time.process_time()
-        parts[part](options.simulations)
-        print(
-            f"\n{options.simulations} simulations, {time.process_time() - began:.0f} s of CPU\n",
-            flush=True,
-        )
-
-
 if __name__ == "__main__":
-    main()
+    print_parts(__doc__, {"architectures": architecture_rows, "runs": run_rows, "few": few_rows})

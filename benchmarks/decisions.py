@@ -12,13 +12,12 @@ of a pair and over the pairs in a metric, no limit on looks.
 
 from __future__ import annotations
 
-import argparse
-import time
 from collections.abc import Callable, Sequence
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
+from printed_parts import print_parts
 from scipy.special import stdtrit
 from scipy.stats import t
 
@@ -275,29 +274,14 @@ def _power(rejected: NDArray[np.bool_], true: NDArray[np.bool_]) -> str:
     return " / ".join(shares)
 
 
-def main() -> None:
-    """Print the tables."""
-    parts = {
-        "unequal": unequal_rows,
-        "power": power_rows,
-        "reports": report_rows,
-        "looks": look_rows,
-        "procedures": procedure_rows,
-    }
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--simulations", type=int, default=1000)
-    parser.add_argument("--parts", default=",".join(parts))
-    options = parser.parse_args()
-    for part in options.parts.split(","):
-        began = time.process_time()
-        parts[part](options.simulations)
-        print(
-            f"\n{options.simulations} simulations, {time.process_time() - began:.0f} s of CPU\n",
-            flush=True,
-        )
-
-
 if __name__ == "__main__":
-    main()
+    print_parts(
+        __doc__,
+        {
+            "unequal": unequal_rows,
+            "power": power_rows,
+            "reports": report_rows,
+            "looks": look_rows,
+            "procedures": procedure_rows,
+        },
+    )

@@ -45,7 +45,7 @@ def rarest_word_count(reference: str, train_counts: Mapping[str, int]) -> int | 
 
 
 class TrainingText(NamedTuple):
-    """How often each word occurs in train, in lower case, and the words of its longest context."""
+    """Counts of the lower-case words of train, and the number of words of its longest context."""
 
     counts: Counter[str]
     longest_context: int

@@ -216,7 +216,7 @@ STATED: dict[str, Callable[[EvaluatedSystem], Any]] = {
         system.stated.get("budget") if system.recipe is None else training_budget(system.recipe)
     ),
 }
-"""What a system of another framework may state in its system.yaml; of a recipe it is known."""
+"""Rows that a system of another framework states in its system.yaml; a recipe has their values."""
 
 
 def state_sizes(models: Sequence[Mapping[str, Any]]) -> dict[str, list[int | None]]:

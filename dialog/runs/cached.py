@@ -54,6 +54,8 @@ def remove(root: Path, entry: CacheEntry) -> None:
     path = root / entry.name
     try:
         if path.is_dir():
+            # the name is that of an entry of the folder, never a text that a file holds; rmtree
+            # refuses a link that has taken the folder's place, and follows none inside
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)

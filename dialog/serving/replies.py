@@ -152,7 +152,7 @@ class UsageChunk(Chunk):
 
 
 class Ready(TypedDict):
-    """Whether the service takes requests."""
+    """Answer of /readyz."""
 
     ready: bool
 

@@ -192,7 +192,7 @@ class ChatRequest(KnownFields):
 
     @property
     def warnings(self) -> list[str]:
-        """What is ignored of the messages."""
+        """Sentences on the messages that are ignored."""
         return [
             f"messages.{number}: ignored; the model was not trained with {message.role} messages"
             for number, message in enumerate(self.messages)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,8 +47,11 @@ def test_in_python(trained: Callable[[str], Path]) -> None:
     ]
     assert run.respond(CONTEXT, temperature=0.1).text
     assert run.respond_batch([CONTEXT], temperature=0.1)[0].text
-    for wrong in ({"search": "beam6"}, {"temprature": 1.0}, {"max_length": "long"}):
-        with pytest.raises(
-            UserError, match=next(iter(wrong.values()) if "search" in wrong else iter(wrong))
-        ):  # type: ignore[arg-type]
-            run.respond(CONTEXT, **wrong)  # type: ignore[arg-type]
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"search": "beam6"}, "beam6"),
+        ({"temprature": 1.0}, "temprature"),
+        ({"max_length": "long"}, "max_length"),
+    ]
+    for arguments, named_there in wrong:
+        with pytest.raises(UserError, match=named_there):
+            run.respond(CONTEXT, **arguments)

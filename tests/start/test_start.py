@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,8 +56,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def begin(path: Path, *, confirm: Callable[[str], bool] = lambda _: True, **more: object) -> object:
-    return start(StartRequest(path, **{"overrides": TINY, **more}), lambda _: None, confirm)  # type: ignore[arg-type]
+def begin(path: Path, *, confirm: Callable[[str], bool] = lambda _: True, **more: Any) -> object:
+    return start(StartRequest(path, **{"overrides": TINY, **more}), lambda _: None, confirm)
 
 
 def test_a_file_becomes_a_recipe_and_a_run_of_its_name(here: Path) -> None:
@@ -96,9 +97,9 @@ def test_nothing_is_written_without_consent(here: Path) -> None:
     ],
 )
 def test_what_cannot_be_learned_is_an_error(
-    here: Path, arguments: dict[str, object], message: str
+    here: Path, arguments: dict[str, Any], message: str
 ) -> None:
-    path = write_chats(here / "chats.jsonl", **arguments)  # type: ignore[arg-type]
+    path = write_chats(here / "chats.jsonl", **arguments)
     with pytest.raises(UserError, match=message) as caught:
         begin(path)
     assert "\n" not in str(caught.value)

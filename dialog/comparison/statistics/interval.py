@@ -69,7 +69,7 @@ class Variances:
 
     @property
     def degrees_of_freedom(self) -> float:
-        """Those of S; D - 1 if S is 0."""
+        """Degrees of freedom of S; D - 1 if S is 0."""
         return self.freedom if self.seeds else self.number - 1.0
 
     def half_width(self, alpha: float) -> float:

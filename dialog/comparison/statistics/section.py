@@ -30,7 +30,7 @@ RESAMPLES = 10_000
 
 @dataclass(frozen=True)
 class DecisionPlan:
-    """What a comparison has decided before it has results, and its earlier looks.
+    """Primary metric and looks, declared before there are results, and the earlier looks.
 
     Attributes:
         primary: The primary metric.

@@ -42,7 +42,7 @@ TITLES = {
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """What contenders are compared on.
+    """Test set of a comparison.
 
     Attributes:
         corpus: Component name of the corpus; empty if it is unknown.
@@ -70,7 +70,7 @@ class EvaluationSet:
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What a verdict says beside its figures.
+    """Facts that a verdict states beside its figures.
 
     Attributes:
         test_set: The test set.
@@ -133,10 +133,13 @@ def _pair(record: Difference, ranking: Sequence[Mapping[str, Any]], about: Circu
     display = metric_display(record.metric)
     means = {entry["name"]: display.format(entry["mean"]) for entry in ranking}
     unit = UNIT.get(record.metric)
-    a, b = (f"{name}{_seeds(about.runs[name])}" for name in (record.a, record.b))
-    figures = f"{a} has {means[record.a]} {unit or f'in {lowered(display.label)}'}"
-    figures = f"On {about.test_set}, {figures} and {b} {means[record.b]}"
-    return f"{figures}, a difference of {_amount(record, about)}."
+    what = unit or f"in {lowered(display.label)}"
+    a = f"{record.a}{_seeds(about.runs[record.a])}"
+    b = f"{record.b}{_seeds(about.runs[record.b])}"
+    return (
+        f"On {about.test_set}, {a} has {means[record.a]} {what} and {b} {means[record.b]},"
+        f" a difference of {_amount(record, about)}."
+    )
 
 
 def _amount(record: Difference, about: Circumstances, *, brief: bool = False) -> str:

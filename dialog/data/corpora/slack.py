@@ -18,17 +18,9 @@ from dialog.data.corpora.parsing.chat_log import (
     ChatItem,
     ChatMessage,
     LeftOut,
-    check_gap,
     dialogues_of,
 )
-from dialog.data.corpora.parsing.corpus_files import FileCorpus
-from dialog.data.corpora.parsing.exports import (
-    ExportedFile,
-    check_has_dialogues,
-    exported_files,
-    files_of,
-)
-from dialog.data.corpora.parsing.splits import split_by_hash
+from dialog.data.corpora.parsing.exports import ExportCorpus, ExportedFile
 from dialog.data.dialogue import Entry, Malformed
 from dialog.data.reading.json_text import Json, parse_json
 from dialog.errors import UserError
@@ -43,7 +35,7 @@ REFERENCE = re.compile(r"<(?P<kind>[@#!]?)(?P<target>[^<>|]+)(?:\|(?P<label>[^<>
 """`<@U1|anna>`, `<#C1|general>`, `<!here>`, `<https://example.org|label>`."""
 
 
-class Slack(FileCorpus):
+class Slack(ExportCorpus):
     """Read a workspace that Slack exported: `users.json`, and a file of messages for each channel
     and day.
 
@@ -61,27 +53,22 @@ class Slack(FileCorpus):
     """
 
     def __init__(self, path: Path | None, *, gap_hours: float = GAP_HOURS) -> None:
-        super().__init__(path, "slack", "the folder or zip archive of an export of Slack")
-        self.gap = check_gap("slack", gap_hours)
+        super().__init__(
+            path,
+            "slack",
+            "the folder or zip archive of an export of Slack",
+            pattern=PATTERN,
+            hint=HINT,
+            gap_hours=gap_hours,
+        )
 
-    def dialogues(self, split: str) -> Iterator[Entry]:
-        """Yield the dialogues of a split, channel by channel."""
-        return split_by_hash(check_has_dialogues(self._entries(), self.path, HINT), split)
-
-    def files(self) -> Iterable[Path]:
-        """Return the archive, or the files of the folder."""
-        return files_of(self.path, PATTERN, HINT)
-
-    def _entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[Entry]:
+        """Yield the dialogues of all splits, chat by chat."""
         names: dict[str, str] = {}
-        for file in exported_files(self.path, PATTERN, HINT):
+        for file in self.exported():
             if PurePosixPath(file.name).name == USERS:
                 names |= _names(file)
-        days = (
-            file
-            for file in exported_files(self.path, PATTERN, HINT)
-            if DAY.fullmatch(PurePosixPath(file.name).name)
-        )
+        days = (file for file in self.exported() if DAY.fullmatch(PurePosixPath(file.name).name))
         for folder, files in groupby(days, key=lambda file: PurePosixPath(file.name).parent):
             main, threads = _chats(files, names)
             yield from dialogues_of(folder.name, main, self.gap)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -13,17 +13,9 @@ from dialog.data.corpora.parsing.chat_log import (
     ChatItem,
     ChatMessage,
     LeftOut,
-    check_gap,
     dialogues_of,
 )
-from dialog.data.corpora.parsing.corpus_files import FileCorpus
-from dialog.data.corpora.parsing.exports import (
-    ExportedFile,
-    check_has_dialogues,
-    exported_files,
-    files_of,
-)
-from dialog.data.corpora.parsing.splits import split_by_hash
+from dialog.data.corpora.parsing.exports import ExportCorpus, ExportedFile
 from dialog.data.dialogue import Entry, Malformed
 from dialog.data.reading.json_text import Json, parse_json
 from dialog.errors import UserError
@@ -34,7 +26,7 @@ MESSAGE = "message"
 SERVICE = "service"
 
 
-class Telegram(FileCorpus):
+class Telegram(ExportCorpus):
     """Read `result.json` of Telegram Desktop ("Export chat history", format JSON): one chat, or all
     of an account.
 
@@ -51,19 +43,18 @@ class Telegram(FileCorpus):
     """
 
     def __init__(self, path: Path | None, *, gap_hours: float = GAP_HOURS) -> None:
-        super().__init__(path, "telegram", f"the folder of an export, which holds {NAME}")
-        self.gap = check_gap("telegram", gap_hours)
+        super().__init__(
+            path,
+            "telegram",
+            f"the folder of an export, which holds {NAME}",
+            pattern=NAME,
+            hint=HINT,
+            gap_hours=gap_hours,
+        )
 
-    def dialogues(self, split: str) -> Iterator[Entry]:
-        """Yield the dialogues of a split, chat by chat."""
-        return split_by_hash(check_has_dialogues(self._entries(), self.path, HINT), split)
-
-    def files(self) -> Iterable[Path]:
-        """Return the file, or those of the folder."""
-        return files_of(self.path, NAME, HINT)
-
-    def _entries(self) -> Iterator[Entry]:
-        for file in exported_files(self.path, NAME, HINT):
+    def entries(self) -> Iterator[Entry]:
+        """Yield the dialogues of all splits, chat by chat."""
+        for file in self.exported():
             for chat in _chats(file):
                 name = str(chat.get("id", chat.get("name") or "chat"))
                 place = f"{file.place}: chat {name}"

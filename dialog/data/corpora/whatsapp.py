@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -17,18 +17,10 @@ from dialog.data.corpora.parsing.chat_log import (
     ChatItem,
     ChatMessage,
     LeftOut,
-    check_gap,
     dialogues_of,
 )
-from dialog.data.corpora.parsing.corpus_files import FileCorpus
-from dialog.data.corpora.parsing.exports import (
-    ExportedFile,
-    check_has_dialogues,
-    exported_files,
-    files_of,
-)
+from dialog.data.corpora.parsing.exports import ExportCorpus, ExportedFile
 from dialog.data.corpora.parsing.lines import decode_line, line_number
-from dialog.data.corpora.parsing.splits import split_by_hash
 from dialog.data.dialogue import Entry, Malformed
 from dialog.data.reading.files import stem
 from dialog.errors import UserError
@@ -81,7 +73,7 @@ SHORT_NOTICE = 3
 """Words up to which a marked text of an iPhone is an omitted medium, such as `image omitted`."""
 
 
-class WhatsApp(FileCorpus):
+class WhatsApp(ExportCorpus):
     """Read chats that WhatsApp exported: a text file, the zip archive of an iPhone, or a folder of
     them.
 
@@ -107,22 +99,21 @@ class WhatsApp(FileCorpus):
     def __init__(
         self, path: Path | None, *, gap_hours: float = GAP_HOURS, dates: str | None = None
     ) -> None:
-        super().__init__(path, "whatsapp", "an exported chat (.txt or .zip), or a folder of them")
+        super().__init__(
+            path,
+            "whatsapp",
+            "an exported chat (.txt or .zip), or a folder of them",
+            pattern=PATTERN,
+            hint=HINT,
+            gap_hours=gap_hours,
+        )
         if dates not in (None, *ORDERS):
             raise UserError(f"corpus whatsapp: dates is {dates!r}; give day or month")
-        self.gap = check_gap("whatsapp", gap_hours)
         self.dates = dates
 
-    def dialogues(self, split: str) -> Iterator[Entry]:
-        """Yield the dialogues of a split, chat by chat."""
-        return split_by_hash(check_has_dialogues(self._entries(), self.path, HINT), split)
-
-    def files(self) -> Iterable[Path]:
-        """Return the file, or those of the folder."""
-        return files_of(self.path, PATTERN, HINT)
-
-    def _entries(self) -> Iterator[Entry]:
-        for file in exported_files(self.path, PATTERN, HINT):
+    def entries(self) -> Iterator[Entry]:
+        """Yield the dialogues of all splits, chat by chat."""
+        for file in self.exported():
             yield from dialogues_of(stem(Path(file.name)), self._items(file), self.gap)
 
     def _items(self, file: ExportedFile) -> Iterator[ChatItem]:
@@ -220,8 +211,8 @@ class Clockwork:
 
     Args:
         order: Fields of year, month and day, unless a date begins with a year.
-        has_24_hours: Whether an hour after 12 occurs, so that unknown words beside the time do not
-            change it.
+        has_24_hours: An hour after 12 occurs, so the clock has 24 hours, and unknown words beside
+            a time are ignored.
     """
 
     def __init__(self, order: str, *, has_24_hours: bool) -> None:

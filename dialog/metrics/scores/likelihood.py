@@ -11,8 +11,8 @@ number beside several is that of each of them:
 * `unknown`, `unknown_bytes`: number of target tokens that are `<unk>`, and of UTF-8 bytes of the
   text they replace.
 
-p(`<unk>`) is the probability of all unknown words together. The measures that compare tokenizers
-therefore charge the bytes of the text that `<unk>` replaces, `UNKNOWN_BITS` each, on top of the
+p(`<unk>`) is one probability for all unknown words. Metrics that compare tokenizers therefore
+add the bytes of the text that `<unk>` replaces, `UNKNOWN_BITS` each, on top of the
 model's own -log p(`<unk>`): the code length of a model that emits `<unk>` and then spells the text
 in uniformly distributed bytes.
 """

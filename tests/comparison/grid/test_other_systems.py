@@ -20,23 +20,6 @@ DIALOGUES = 12
 TURNS = 3
 
 
-@pytest.fixture
-def compare(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Compare:
-    """``compare(*arguments)``: exit code and last line on standard error."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["dialog", "compare", *arguments])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return int(ended.value.code or 0), capsys.readouterr().err.strip().rpartition("\n")[2]
-
-    return run
-
-
 def examples() -> list[dict[str, Any]]:
     return [
         {

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from dialog.cli import main
 from dialog.comparison.grid.contenders import of_recipe, read_contenders
 from dialog.comparison.grid.folder import FORMAT, Cell, Grid, read_grid
 from dialog.comparison.grid.plan import Request, open_grid, prepare_grid
@@ -33,23 +31,6 @@ SHORT = [
     "trainer.accumulate_grad_batches=1",
     "preflight=false",
 ]
-
-
-@pytest.fixture
-def compare(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Compare:
-    """``compare(*arguments)``: exit code and last line on standard error."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["dialog", "compare", *arguments])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return int(ended.value.code or 0), capsys.readouterr().err.strip().rpartition("\n")[2]
-
-    return run
 
 
 @pytest.fixture

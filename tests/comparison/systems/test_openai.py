@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from client import serving
@@ -64,11 +64,23 @@ def test_dialog_serve_is_an_endpoint(trained: Callable[[str], Path], tmp_path: P
     assert SECRET not in stored
 
 
+Request = tuple[str | None, dict[str, Any]]
+"""Authorization and body."""
+
+
+class ScriptedEndpoint(NamedTuple):
+    """An endpoint of a scripted server, the pauses that it made, and the requests that it sent."""
+
+    endpoint: Endpoint
+    pauses: list[float]
+    seen: list[Request]
+
+
 class Scripted(BaseHTTPRequestHandler):
     """Replies as a list says, and records requests."""
 
     replies: Iterator[tuple[int, dict[str, str], Any]]
-    requests: list[tuple[str | None, dict[str, Any]]]
+    requests: list[Request]
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -85,13 +97,17 @@ class Scripted(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def scripted() -> Iterator[Callable[..., Endpoint]]:
+def scripted() -> Iterator[Callable[..., ScriptedEndpoint]]:
     """``scripted(*replies)``: an endpoint that gives them in turn, and never waits."""
     servers = []
 
-    def start(*replies: tuple[int, dict[str, str], Any]) -> Endpoint:
-        handler = type("Handler", (Scripted,), {"replies": iter(replies), "requests": []})
-        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    def start(*replies: tuple[int, dict[str, str], Any]) -> ScriptedEndpoint:
+        class Handler(Scripted):
+            pass
+
+        Handler.replies = iter(replies)
+        Handler.requests = []
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         servers.append(server)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         pauses: list[float] = []
@@ -102,8 +118,7 @@ def scripted() -> Iterator[Callable[..., Endpoint]]:
             retries=3,
             pause=pauses.append,
         )
-        endpoint.pauses, endpoint.seen = pauses, handler.requests  # type: ignore[attr-defined]
-        return endpoint
+        return ScriptedEndpoint(endpoint, pauses, Handler.requests)
 
     yield start
     for server in servers:
@@ -118,18 +133,18 @@ def reply(text: object) -> tuple[int, dict[str, str], Any]:
 
 
 def test_rate_limits_and_failures_are_waited_for(scripted: Callable[..., Any]) -> None:
-    endpoint = scripted(
+    endpoint, pauses, seen = scripted(
         (429, {"Retry-After": "7"}, {"error": {"message": "slow down"}}),
         (503, {}, "overloaded"),
         reply("Fine ."),
     )
     assert endpoint.respond(["Hi .", "Hello .", "How are you ?"]) == "Fine ."
-    assert endpoint.pauses == [7.0, 2.0]
+    assert pauses == [7.0, 2.0]
     assert endpoint.used == {
         "requests": 3, "retries": 2, "prompt_tokens": 7, "completion_tokens": 3,
     }  # fmt: skip
     assert endpoint.answered_by == {"model": "m-2"}
-    authorization, body = endpoint.seen[-1]
+    authorization, body = seen[-1]
     assert authorization == f"Bearer {SECRET}"
     assert (body["model"], body["temperature"], body["seed"]) == ("m", 0.0, 1)
     assert body["messages"] == messages_of(["Hi .", "Hello .", "How are you ?"])
@@ -149,10 +164,10 @@ def test_rate_limits_and_failures_are_waited_for(scripted: Callable[..., Any]) -
 def test_an_endpoint_that_gives_no_response(
     scripted: Callable[..., Any], replies: list[Any], message: str, requests: int
 ) -> None:
-    endpoint = scripted(*replies)
+    endpoint, _, seen = scripted(*replies)
     with pytest.raises(UserError, match=message) as failed:
         endpoint.respond(["Hi ."])
-    assert len(endpoint.seen) == requests
+    assert len(seen) == requests
     assert SECRET not in str(failed.value)
 
 

@@ -51,6 +51,7 @@ SAMPLING = {"name": "sampling", "temperature": 1.2, "top_p": 0.9}
 USERS_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dialog"
 """The tests' own cache is empty, and they may not download."""
 PACKAGE = USERS_CACHE / runtime.runtime_path().relative_to(runtime.cache_folder())
+# without a network the engine is there only if an export has downloaded it before
 needs_runtime = pytest.mark.skipif(
     not PACKAGE.is_file(), reason=f"needs {runtime.NAME}, which an export --format web downloads"
 )

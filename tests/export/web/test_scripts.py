@@ -28,6 +28,7 @@ from dialog.generation.searches.greedy import Greedy
 from dialog.generation.searches.sampling import Sampling, row_uniform
 
 NODE = shutil.which("node")
+# the scripts of the page run in Node, which no Python package brings
 pytestmark = pytest.mark.skipif(NODE is None, reason="needs Node")
 SCRIPTS = ("tokenizer.js", "search.js", "engine.js")
 TEXTS = (

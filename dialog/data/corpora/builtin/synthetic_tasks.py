@@ -74,9 +74,9 @@ class SyntheticTasks:
     - `multi_recall` of `answers` keys, which are all different, and their values (`> key value key
       value ? key key`, answered by `> key value key value`). As in multi-query associative recall
       (Arora et al. 2023), each value is predicted right after its key. Attention learns it; a state
-      of fixed size holds only so many pairs. The published generator draws noise among the keys, so
-      that its answers are ambiguous; keys and values are disjoint here, and keys are asked for in
-      random order.
+      of fixed size holds a limited number of pairs. The published generator draws noise among the
+      keys, so that its answers are ambiguous; keys and values are disjoint here, and keys are
+      asked for in random order.
     - `selective_copy` of the `answers` symbols among noise, in order (Gu & Dao 2023, section 4.1).
     - `needle`: the value after the only key, anywhere in noise (`> noise key value noise ? key`).
     - `counting`: the sum of the symbols, modulo their number; with two symbols it is parity. The

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import zipfile
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from dialog.data.corpora.parsing.chat_log import check_gap
+from dialog.data.corpora.parsing.corpus_files import FileCorpus
 from dialog.data.corpora.parsing.lines import decode_line
+from dialog.data.corpora.parsing.splits import split_by_hash
 from dialog.data.dialogue import Entry
 from dialog.data.reading.files import (
     BYTE_ORDER_MARK,
@@ -78,7 +82,56 @@ def exported_files(path: Path, pattern: str, hint: str) -> Iterator[ExportedFile
             yield ExportedFile(_plain(file.relative_to(root).as_posix()), str(file), content)
 
 
-def check_has_dialogues(entries: Iterable[Entry], path: Path, hint: str) -> Iterator[Entry]:
+class ExportCorpus(FileCorpus):
+    """Chats that a program exported to a file, a folder or a zip archive.
+
+    `split_by_hash` divides the dialogues; `gap` is the longest pause within one, in seconds.
+
+    Args:
+        path: The file, the folder or the archive.
+        corpus: Name of the corpus, for error messages.
+        content: What `path` holds, for the error message without a path.
+        pattern: `fnmatch` pattern of the files that are read.
+        hint: Expected content, for error messages.
+        gap_hours: Longest pause within a dialogue.
+
+    Raises:
+        UserError: no path, or a `gap_hours` of 0 or less.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        corpus: str,
+        content: str,
+        *,
+        pattern: str,
+        hint: str,
+        gap_hours: float,
+    ) -> None:
+        super().__init__(path, corpus, content)
+        self.pattern = pattern
+        self.hint = hint
+        self.gap = check_gap(corpus, gap_hours)
+
+    @abstractmethod
+    def entries(self) -> Iterator[Entry]:
+        """Yield the dialogues of all splits, chat by chat."""
+
+    def dialogues(self, split: str) -> Iterator[Entry]:
+        """Yield the dialogues of a split, chat by chat."""
+        return split_by_hash(_check_not_empty(self.entries(), self.path, self.hint), split)
+
+    def files(self) -> Iterable[Path]:
+        """Return the file, or those of the folder."""
+        return files_of(self.path, self.pattern, self.hint)
+
+    def exported(self) -> Iterator[ExportedFile]:
+        """Yield the files of the export."""
+        return exported_files(self.path, self.pattern, self.hint)
+
+
+def _check_not_empty(entries: Iterable[Entry], path: Path, hint: str) -> Iterator[Entry]:
     """Yield the entries.
 
     Raises:
@@ -116,6 +169,8 @@ def _members(archive: Path, pattern: str, hint: str) -> Iterator[ExportedFile]:
                 check_decompressed_size(archive, total, size)
                 place = f"{archive}/{info.filename}"
                 yield ExportedFile(info.filename, place, opened.read(info))
+    # zipfile raises RuntimeError for an encrypted member, NotImplementedError for a compression or
+    # version that it lacks
     except (OSError, RuntimeError, NotImplementedError, zipfile.BadZipFile, EOFError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{archive} cannot be unpacked ({reason}); export it again") from error
