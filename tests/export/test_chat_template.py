@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import tokenizers
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from jinja2.exceptions import TemplateError
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
@@ -79,6 +79,7 @@ def chat(context: Sequence[str]) -> list[dict[str, str]]:
 
 
 @settings(max_examples=30)
+@example(context=[" "], layout="separated", context_turns=None, normalise=False, silence=None)
 @given(
     context=CONTEXTS,
     layout=st.sampled_from(LAYOUTS),
@@ -94,7 +95,7 @@ def test_messages_are_laid_out_as_in_training(
     ids = tokenizer.apply_chat_template(
         chat(context), chat_template=chat_template(run.recipe.data)
     )["input_ids"]
-    assert ids == run.responder.encode(run.responder.example(context))[0]
+    assert truncated(ids, 2000) == run.responder.encode(run.responder.example(context))[0]
 
 
 @settings(max_examples=30)

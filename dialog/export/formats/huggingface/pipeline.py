@@ -10,7 +10,7 @@ from transformers import TextGenerationPipeline
 from transformers.utils.chat_template_utils import Chat
 
 from dialog.data.store.layout import source_ids
-from dialog.data.tokenizers.tokenizer import EOS, OTHER, SELF
+from dialog.data.tokenizers.tokenizer import EOS, OTHER, SELF, UNK
 
 
 class DialogPipeline(TextGenerationPipeline):
@@ -56,9 +56,13 @@ class DialogPipeline(TextGenerationPipeline):
 
 
 def truncated(ids: Sequence[int], longest: int) -> list[int]:
-    """Return the ids of a context, truncated as in training."""
+    """Return the ids of a context, truncated as in training; `<unk>` without ids.
+
+    A template cannot know that a tokenizer gives no ids for a text, such as that of words for
+    spaces.
+    """
     if len(ids) <= longest:
-        return list(ids)
+        return list(ids) or [UNK]
     if ids[-1] != EOS:  # a layout without roles
         return list(ids[-longest:])
     starts = [place for place, token in enumerate(ids) if token in (OTHER, SELF)]
