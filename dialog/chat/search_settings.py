@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from dialog.config.components import Component, hint
 from dialog.config.compose import group_files, is_path
 from dialog.config.schema import GenerationConfig
 from dialog.config.trust import NO_TRUST, Trust, check_importable, without_trust
-from dialog.config.yaml_layers import invalid_value, parse_value, read_yaml
+from dialog.config.yaml_layers import parse_value, read_yaml
 from dialog.errors import UserError
 from dialog.generation.chosen_search import draws, with_candidates, with_next_seed
+from dialog.generation.search_shorthand import CONSTRAINTS, filled_section
 from dialog.generation.searches.family import SEARCHES
 from dialog.runs.folder import RECIPE
 from dialog.runs.run import Run
 
-CONSTRAINTS = tuple(item.name for item in fields(GenerationConfig) if item.name != "search")
 PAIR = re.compile(r"(?:^|\s)([A-Za-z_][\w.]*)\s*=")
 
 
@@ -53,15 +50,7 @@ class SearchSettings:
     @cached_property
     def component(self) -> Component:
         """The search with all constraints, as `Responder.respond` takes it."""
-        values = without_trust({**self.chosen, **self.limits})
-        try:
-            generation = OmegaConf.to_object(
-                OmegaConf.merge(OmegaConf.structured(GenerationConfig), values)
-            )
-        except OmegaConfBaseException as error:
-            raise UserError(f"{error.full_key}: {invalid_value(error)}") from error
-        assert isinstance(generation, GenerationConfig)
-        section = asdict(generation)
+        section = asdict(filled_section(without_trust({**self.chosen, **self.limits})))
         return {**self.trust.allow(section.pop("search")), **section}
 
     def change(self, pairs: Mapping[str, Any]) -> SearchSettings:

@@ -20,7 +20,7 @@ from dialog.generation.searches.family import SEARCHES
 SEARCH = "search"
 CONSTRAINTS = tuple(item.name for item in fields(GenerationConfig) if item.name != SEARCH)
 FIRST = "sampling"
-"""Search that an argument of several ones selects, such as `temperature`."""
+"""Search that an argument of several searches selects, such as `temperature`."""
 
 RECIPE_KEYS = {"seed"}
 """Arguments of searches that are keys of a recipe too, and mean these on the command line."""
@@ -81,9 +81,18 @@ def with_short_settings(
             section[SEARCH] = {**section[SEARCH], key: value}
         else:
             section[SEARCH] = {"name": _owner(key), key: value}
+    return filled_section(without_trust(section))
+
+
+def filled_section(values: Mapping[str, Any]) -> GenerationConfig:
+    """Return a section `generation` with these values.
+
+    Raises:
+        UserError: unknown key, or a value of another type.
+    """
     try:
         filled = OmegaConf.to_object(
-            OmegaConf.merge(OmegaConf.structured(GenerationConfig), without_trust(section))
+            OmegaConf.merge(OmegaConf.structured(GenerationConfig), values)
         )
     except OmegaConfBaseException as error:
         raise UserError(f"{error.full_key}: {invalid_value(error)}") from error
