@@ -101,8 +101,8 @@ MUTANTS = (
         "models/transformer/test_transformer_variants.py::test_every_kind_keeps_the_laws",
         (
             SPEAKER,
-            "self.positions(inputs, state.position)",
-            "self.positions(inputs, max(state.position - 1, 0))",
+            "self.positions(inputs, position)",
+            "self.positions(inputs, max(position - 1, 0))",
         ),
     ),
     mutant(
@@ -117,8 +117,8 @@ MUTANTS = (
         "models/transformer/test_transformer.py::test_decoder_agrees_with_torchs_stack",
         (
             SPEAKER,
-            "self.positions(inputs, state.position)",
-            "self.positions(self.positions(inputs, state.position))",
+            "self.positions(inputs, position)",
+            "self.positions(self.positions(inputs, position))",
         ),
     ),
     mutant(

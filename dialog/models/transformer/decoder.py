@@ -81,8 +81,9 @@ class TransformerDecoder(Decoder):
         """Map inputs [B, T, E] to outputs [B, T, E]."""
         extension = state.extended(inputs.shape[1])
         self.positions.check_length(extension.end)
-        states = self.dropout(self.positions(inputs, state.position))
-        turn = self.positions.turn_at(inputs, state.position)
+        position = state.position
+        states = self.dropout(self.positions(inputs, position))
+        turn = self.positions.turn_at(inputs, position)
         buffers = []
         for layer, past, source in zip(self.layers, state.layers, memory.layers, strict=True):
             run = checkpointed(layer, hook=hook) if self.activation_checkpointing else layer

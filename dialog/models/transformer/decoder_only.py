@@ -137,8 +137,9 @@ class DecoderOnlyTransformer(Decoder):
         """Run all layers over inputs [B, T, D], whose places behind the state's are in the
         extension.
         """
-        states = self.dropout(self.positions(inputs, state.position))
-        turn = self.positions.turn_at(inputs, state.position)
+        position = state.position
+        states = self.dropout(self.positions(inputs, position))
+        turn = self.positions.turn_at(inputs, position)
         buffers = []
         for layer, past in zip(self.layers, state.layers, strict=True):
             run = checkpointed(layer, hook=None) if self.activation_checkpointing else layer
