@@ -28,10 +28,10 @@ class Row:
     Attributes:
         search: Chooses its tokens.
         source: The tokens that it answers.
-        numbers: Those of `RowSearch.uniform` for its tokens [L + 1], if the search draws.
+        numbers: Draws of `RowSearch.uniform` for its tokens [L + 1]; empty for other searches.
         tokens: Chosen so far, with the end token.
         scores: Their log-probabilities.
-        ended: Whether no further token is needed.
+        ended: True if no further token is needed.
     """
 
     search: RowSearch
@@ -167,8 +167,8 @@ class RowLoop:
     def _advanced(self, rows: list[Row], batch: RowBatch) -> RowPart:
         logits, state = self.step(batch.last, batch.memory, batch.state)
         chosen = self._chosen(logits[:, -1], batch, rows)
-        columns = chosen.tokens.tolist(), chosen.scores.tolist()
-        for row, token, score in zip(rows, *columns, strict=True):
+        pairs = zip(chosen.tokens.tolist(), chosen.scores.tolist(), strict=True)
+        for row, (token, score) in zip(rows, pairs, strict=True):
             row.append(token, score)
         last = chosen.tokens.unsqueeze(1)
         return RowPart(rows, replace(batch, last=last, state=state, progress=chosen.progress))

@@ -79,8 +79,8 @@ class Service:
         runs: The trained models; requests without a name are for the first one.
         token: Key that requests need, see `Gatekeeper`; "" for none.
         hosts: Accepted names of this host, see `Gatekeeper`.
-        limits: Those of each run.
-        log: Called after each request.
+        limits: Limits of each run.
+        log: Called after each request, whose `endpoint` is then its route.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Service:
         token: str = "",
         hosts: Sequence[str] = (),
         limits: LoadLimits = DEFAULT_LIMITS,
-        log: Callable[[AnsweredRequest], None] = lambda _: None,
+        log: Callable[[AnsweredRequest], None] | None = None,
     ) -> None:
         names = run_names(runs)
         self.served = {
@@ -154,7 +154,7 @@ class Service:
 
     async def models(self, request: Request) -> Response:
         """Return all models."""
-        listed: ModelList = {"object": "list", "data": [self._entry(each) for each in self.served]}
+        listed: ModelList = {"object": "list", "data": [*map(self._entry, self.served)]}
         return json_response(listed)
 
     async def model(self, request: Request) -> Response:
@@ -195,7 +195,8 @@ class Service:
     def _answered(self, request: AnsweredRequest) -> None:
         route = self.paths.get(request.endpoint, "other")
         self.metrics.count(route, request.status, request.seconds)
-        self.log(request._replace(endpoint=route))
+        if self.log is not None:
+            self.log(request._replace(endpoint=route))
 
     def _entry(self, name: str) -> ModelEntry:
         """Return a model in OpenAI's format."""

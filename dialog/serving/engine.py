@@ -31,13 +31,13 @@ log = logging.getLogger("dialog")
 SHARE = 8
 PATIENCE = 3
 """To join the batch costs about as much as a token of all. So responses that wait join at once if
-they are at least an eighth of those that run, else at most three tokens later.
+they are at least 1 / `SHARE` of those that run, else at most `PATIENCE` tokens later.
 """
 
 
 @dataclass(frozen=True)
 class LoadLimits:
-    """LoadLimits of the load.
+    """Limits of the load of one run.
 
     Attributes:
         rows: Responses that are generated together, or contexts of a batch.
@@ -115,7 +115,7 @@ class Engine:
 
     Args:
         run: The trained model.
-        limits: Those of rows and of waiting jobs.
+        limits: Limits of rows and of waiting jobs.
     """
 
     def __init__(self, run: Run, limits: LoadLimits) -> None:
@@ -254,8 +254,9 @@ class Engine:
             except UserError as error:
                 fail([job], error)
                 continue
-            streams = job.emit is not None and len(rows) == 1
-            stream = TextStream(responder.tokenizer, cast("Any", job.emit)) if streams else None
+            stream = None
+            if job.emit is not None and len(rows) == 1:
+                stream = TextStream(responder.tokenizer, job.emit)
             begun.append(RunningReply(job, rows, len(source), stream))
         if begun:
             self._loop.begin([row for reply in begun for row in reply.rows])
@@ -289,8 +290,8 @@ class Engine:
     def _finish(self, reply: RunningReply) -> None:
         job = reply.job
         hypotheses = [row.hypothesis() for row in reply.rows]
-        ranked = best_first(each for each in hypotheses if each is not None)
-        candidates = [self.run.responder.candidate(each) for each in ranked]
+        ranked = best_first(hypothesis for hypothesis in hypotheses if hypothesis is not None)
+        candidates = [self.run.responder.candidate(hypothesis) for hypothesis in ranked]
         if job.emit is not None and candidates:
             text = before_stop(candidates[0].text, job.stops)
             (job.emit if reply.stream is None else reply.stream.advance)(text)
@@ -302,7 +303,9 @@ class Engine:
 
 
 def guarded(jobs: Sequence[Job], work: Callable[[], None]) -> bool:
-    """Work; return whether it succeeds, and fail the jobs if not. The service continues."""
+    """Work, and return True; after an error, fail the jobs and return False, so that the service
+    continues.
+    """
     try:
         work()
     except (CancelledError, RequestError, UserError) as error:

@@ -50,8 +50,8 @@ FAILURES = {
 }
 COMMON_FAILURES = ("401", "403", "503")
 """Failures of all routes but the state of the service."""
-WORKER_FAILURES = (*COMMON_FAILURES, "400", "404", "413", "415", "429", "500")
-"""Failures of the routes that the worker serves."""
+ENGINE_FAILURES = (*COMMON_FAILURES, "400", "404", "413", "415", "429", "500")
+"""Failures of the routes that an engine serves."""
 
 
 def openapi(name: str) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def openapi(name: str) -> dict[str, Any]:
     gets = {
         "/": _operation("Web page", HTML_PAGE),
         "/healthz": _operation("State of the service", _json(Health), ("403",)),
-        "/readyz": _operation("Whether requests are taken", _json(Ready), ("403", "503")),
+        "/readyz": _operation("Readiness for requests", _json(Ready), ("403", "503")),
         "/metrics": _operation(
             "Figures in Prometheus' text format", {"text/plain": {"schema": {"type": "string"}}}
         ),
@@ -87,13 +87,13 @@ def openapi(name: str) -> dict[str, Any]:
         "/v1/chat/completions": _operation(
             "Response to the last message, in OpenAI's format",
             completions,
-            WORKER_FAILURES,
+            ENGINE_FAILURES,
             requestBody={"required": True, "content": _json(ChatRequest)},
         ),
         "/attention": _operation(
             "Attention maps of a response",
             maps,
-            (*WORKER_FAILURES, "409"),
+            (*ENGINE_FAILURES, "409"),
             requestBody={"required": True, "content": _json(AttentionRequest)},
         ),
     }

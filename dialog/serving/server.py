@@ -176,7 +176,7 @@ def serve(
 ) -> None:
     """Serve runs until SIGINT or SIGTERM; responses in progress are completed.
 
-    A connection that waits `keep_alive` seconds for its next request is closed. If it ``logs``,
+    A connection that waits `keep_alive` seconds for its next request is closed. With ``logs``,
     each request is a line of the standard error.
 
     Raises:
@@ -193,8 +193,8 @@ def serve(
         )
     with listening_socket(host, port) as listener:
         names = () if token else tuple(dict.fromkeys((*LOCAL_NAMES, host)))
-        log = {"log": log_line} if logs else {}
-        service = Service(*runs, token=token, hosts=names, limits=limits, **log)
+        log = log_line if logs else None
+        service = Service(*runs, token=token, hosts=names, limits=limits, log=log)
         shown = f"[{host}]" if ":" in host else host
         click.echo(
             one_line(
