@@ -5,6 +5,7 @@ const WORKER = ["tokenizer.js", "search.js", "engine.js", "worker.js"];
 const BEAM = { name: "beam", width: 5, candidates: 5, length_penalty: 1, normalisation: "average" };
 const PAUSE = 120; // milliseconds after a key before the draft is answered
 const NARROW = matchMedia("(max-width: 60rem)"); // as in page.css
+const OF_REPLY = "Attention of the reply. Choose one of its tokens to see its row.";
 const STRONGEST = 4; // tokens that are named
 const ROLES = { other: "you:", self: "model:", end: "end", unknown: "unknown" };
 
@@ -245,7 +246,7 @@ function addReply(item, place) {
 function choose(place, reply, answer) { // show the attention of a reply
   turns.querySelectorAll(`[data-model="${place}"]`).forEach((other) => { other.ariaPressed = String(other === reply); });
   shown[place] = answer;
-  readings[place].show(answer, "Attention of the reply. Choose one of its tokens to see its row.");
+  readings[place].show(answer, OF_REPLY);
 }
 
 async function answer(line) {
@@ -293,7 +294,7 @@ async function draft() { // answer what has been typed so far, outside of the ch
   if (controller.signal.aborted || running || !models.length) return;
   await Promise.all(models.map(async (model, place) => {
     if (!line.trim() || !byId("live").checked) {
-      if (shown[place]) readings[place].show(shown[place], "Attention of the reply. Choose one of its tokens to see its row.");
+      if (shown[place]) readings[place].show(shown[place], OF_REPLY);
       else readings[place].clear();
       return;
     }
@@ -332,7 +333,8 @@ byId("new").addEventListener("click", () => {
   drafting?.abort();
   running = null;
   send.textContent = "Send";
-  [chats, shown] = [NAMES.map(() => []), NAMES.map(() => null)];
+  chats = NAMES.map(() => []);
+  shown = NAMES.map(() => null);
   turns.replaceChildren();
   readings.forEach((reading) => reading.clear());
   say("error", "");

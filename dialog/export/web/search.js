@@ -149,7 +149,8 @@ async function beamSearch(step, begin, constraints, settings) {
     if (count >= width || (ended.length === candidates && ended[candidates - 1].rank >= bound)) return ended[0].tokens;
     if (open[0].total === -Infinity) return ended[0].tokens;
     beams = open.map(({ beam, token, total }) => ({ tokens: [...beams[beam].tokens, token], total }));
-    [last, rows] = [open.map(({ token }) => token), open.map(({ beam }) => beam)];
+    last = open.map(({ token }) => token);
+    rows = open.map(({ beam }) => beam);
   }
 }
 
