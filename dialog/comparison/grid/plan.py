@@ -482,7 +482,12 @@ def merged(
             replace(new, name=trained.get(new.hash, new.name)) if new.kind == "runs" else new
         )
         before = names.setdefault(contender.name, contender)
-        if (before.kind, before.hash) != (contender.kind, contender.hash):
+        # a grid.json from elsewhere may have the hash of one command and the text of another
+        if (before.kind, before.hash, before.system) != (
+            contender.kind,
+            contender.hash,
+            contender.system,
+        ):
             raise UserError(
                 f"{grid.folder}: has another {contender.name} ({difference(before, contender)});"
                 " choose another --output, or give the new one another name"

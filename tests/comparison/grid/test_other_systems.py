@@ -239,6 +239,12 @@ def test_programs_are_contenders(compare: Compare, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "overlap/grid.json").read_text())["primary"] == "f1"
     code, line = compare("out", "--system", "bad: true")
     assert (code, "has another bad" in line) == (2, True), line
+    grid = (tmp_path / "out/grid.json").read_text()
+    forged = grid.replace("-S bad.py", "-S other.py")
+    assert forged != grid
+    (tmp_path / "out/grid.json").write_text(forged)
+    code, line = compare("out", "--system", f"bad: {sys.executable} -S bad.py")
+    assert (code, "has another bad" in line) == (2, True), "the command is not that of its hash"
     code, line = compare("--system", "a: true", "--system", "b: true", "--output", "new")
     assert (code, "--references" in line) == (2, True), line
 
