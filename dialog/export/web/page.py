@@ -126,8 +126,8 @@ def page(models: Sequence[WebModel], texts: dict[str, str], binaries: dict[str, 
         "models": [
             {
                 "name": model.name,
-                "facts": [(label, shown(model.facts[key])) for key, label in FACTS.items()],
-                "parity": f"Compared with the run with the same weights: {model.parity}.",
+                "facts": labelled_facts(model),
+                "parity": comparison(model),
             }
             for model in models
         ],
@@ -148,9 +148,18 @@ def page(models: Sequence[WebModel], texts: dict[str, str], binaries: dict[str, 
     )
 
 
-def shown(value: object) -> str:
-    """Return a fact for people."""
-    return f"{value:,}" if isinstance(value, int) else str(value)
+def labelled_facts(model: WebModel) -> list[tuple[str, str]]:
+    """Return labels and texts of the facts that the page shows."""
+    values = {label: model.facts[key] for key, label in FACTS.items()}
+    return [
+        (label, f"{value:,}" if isinstance(value, int) else str(value))
+        for label, value in values.items()
+    ]
+
+
+def comparison(model: WebModel) -> str:
+    """Return the result of the comparison with the run as a sentence."""
+    return f"Compared with the run with the same weights: {model.parity}."
 
 
 def card(models: Sequence[WebModel]) -> str:
@@ -172,11 +181,8 @@ def card(models: Sequence[WebModel]) -> str:
         "## Models",
         *(
             f"* {escape_markdown(model.name)}: "
-            + ", ".join(
-                f"{label} {escape_markdown(shown(model.facts[key]))}"
-                for key, label in FACTS.items()
-            )
-            + f". Compared with the run with the same weights: {model.parity}."
+            + ", ".join(f"{label} {escape_markdown(fact)}" for label, fact in labelled_facts(model))
+            + f". {comparison(model)}"
             for model in models
         ),
     ]
