@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import isnan
 from typing import Any, NamedTuple
 
 import torch
@@ -63,7 +64,7 @@ class Row:
         """Return the response; None if a score is not a number."""
         scores = self.scores[: len(self.response) + self.finished]
         total = sum(scores)
-        if total != total:  # not a number
+        if isnan(total):
             return None
         return Hypothesis(self.response, scores, self.finished, total)
 

@@ -267,7 +267,7 @@ class Service:
         job.emit = emit
         job.future.add_done_callback(lambda _: emit(None))
         first = await self._awaited(request, model, job, pieces.get())
-        self.metrics.first.add(time.perf_counter() - begin)
+        self.metrics.first_text.add(time.perf_counter() - begin)
         if first is None:
             generated(job.future.result().candidates)  # raises an error
 

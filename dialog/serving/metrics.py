@@ -26,8 +26,8 @@ class Histogram:
     def lines(self, name: str) -> Iterator[str]:
         """Yield the lines of a metric."""
         count = 0
-        for bound, own in zip([*map(str, BUCKETS), "+Inf"], self.counts, strict=True):
-            count += own
+        for bound, number in zip([*map(str, BUCKETS), "+Inf"], self.counts, strict=True):
+            count += number
             yield f'{name}_bucket{{le="{bound}"}} {count}'
         yield f"{name}_sum {self.total}"
         yield f"{name}_count {count}"
@@ -39,7 +39,7 @@ class Metrics:
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, int]] = Counter()
         self.seconds = Histogram()
-        self.first = Histogram()
+        self.first_text = Histogram()
 
     def count(self, route: str, status: int, seconds: float) -> None:
         """Count a request that is answered."""
@@ -47,17 +47,17 @@ class Metrics:
         self.seconds.add(seconds)
 
     def text(self, gauges: Mapping[str, Sequence[tuple[str, float]]]) -> str:
-        """Return all figures; ``gauges`` are those of each model, by the name of a metric."""
+        """Return all figures; ``gauges`` has the values of models by the name of a metric."""
         lines = ["# TYPE dialog_requests_total counter"]
         for (route, status), number in sorted(self.requests.items()):
             lines.append(f'dialog_requests_total{{route="{route}",status="{status}"}} {number}')
-        for name, histogram in (("request", self.seconds), ("first_text", self.first)):
+        for name, histogram in (("request", self.seconds), ("first_text", self.first_text)):
             lines.append(f"# TYPE dialog_{name}_seconds histogram")
             lines += histogram.lines(f"dialog_{name}_seconds")
         for name, values in gauges.items():
             kind = "counter" if name.endswith("_total") else "gauge"
             lines.append(f"# TYPE dialog_{name} {kind}")
-            lines += [f'dialog_{name}{{model="{label(model)}"}} {own}' for model, own in values]
+            lines += [f'dialog_{name}{{model="{label(model)}"}} {value}' for model, value in values]
         return "\n".join(lines) + "\n"
 
 

@@ -327,8 +327,8 @@ def without_stop(text: str, stops: Sequence[str]) -> str:
     the beginning of a stop.
     """
     text = before_stop(text, stops)
-    sizes = range(max(map(len, stops), default=0), 0, -1)
-    for size in sizes:
-        if any(stop.startswith(text[-size:]) for stop in stops if len(text) >= size):
+    longest = max(map(len, stops), default=0)
+    for size in range(min(longest, len(text)), 0, -1):
+        if any(stop.startswith(text[-size:]) for stop in stops):
             return text[:-size]
     return text
