@@ -52,10 +52,11 @@ class Specification(NamedTuple):
         return [sys.executable, "-m", module, first, *words[1:]]
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return the command, and the SHA-256 of each file that it names; of a folder, that of the
-        files directly in it.
+        """Return the command, and the SHA-256 of each file that it names but the Python that runs
+        now; of a folder, that of the files directly in it.
         """
-        files = (path for word in self.command[1:] for path in files_of(Path(word)))
+        words = [word for word in self.command if word != sys.executable]
+        files = (path for word in words for path in files_of(Path(word)))
         return {"command": self.text, "files": {str(path): sha256(path) for path in files}}
 
 

@@ -139,3 +139,10 @@ def test_a_command_that_does_not_exist(tmp_path: Path) -> None:
     system = parse_system("mine: no-such-program --x")
     with pytest.raises(UserError, match="mine: no-such-program cannot be started"):
         answer_contexts(system, ROWS, tmp_path / "mine", seconds=1.0)
+
+
+def test_a_program_that_is_the_first_word_is_one_of_its_files(tmp_path: Path) -> None:
+    script = tmp_path / "answer"
+    script.write_text("", encoding="utf-8")
+    assert [*Specification("mine", f"{script} x").fingerprint()["files"]] == [str(script)]
+    assert Specification("mine", f"{sys.executable} x").fingerprint()["files"] == {}
