@@ -77,8 +77,13 @@ class Measured:
 
 def example_bytes(row: Mapping[str, Any]) -> bytes:
     """Return context and references of an example, as hashed by the fingerprint of a test set."""
-    texts = (*row["context"], *row.get("references", [row["reference"]]))
+    texts = (*row["context"], *all_references(row))
     return b"".join(text.encode() + b"\0" for text in texts) + b"\1"
+
+
+def all_references(row: Mapping[str, Any]) -> list[str]:
+    """Return all references of an example."""
+    return list(row.get("references", [row["reference"]]))
 
 
 def read_measured(path: Path, *, trust: Trust = NO_TRUST) -> Measured:

@@ -21,6 +21,7 @@ from dialog.analysis.buckets import (
     response_acts,
     training_text,
 )
+from dialog.analysis.measured import all_references
 from dialog.config.schema import Recipe
 from dialog.errors import UserError
 from dialog.json_files import read_json_lines
@@ -193,7 +194,7 @@ def _read(file: Path) -> Qualities:
     f1 = []
     exact = []
     for row in read_json_lines(file, "reference", "response"):
-        references = row.get("references", [row["reference"]])
+        references = all_references(row)
         f1.append(metric.statistics_of_several(row["response"], references))
         exact.append(words(row["response"]) in [words(reference) for reference in references])
         if row.get("nll") is not None:

@@ -13,6 +13,7 @@ from dialog.analysis.measured import (
     RESPONSES,
     STATISTICS,
     example_bytes,
+    numbered,
     write_statistics,
 )
 from dialog.atomic import write_text
@@ -160,8 +161,8 @@ def read_lines(path: Path, expected: Sequence[Row]) -> list[Row]:
         lines: list[Row] = [{"response": text} for text in plain_lines(path)]
     else:
         lines = [
-            {**line, **({"id": str(line["id"])} if is_whole(line.get("id")) else {})}
-            for line in read_json_lines(path)
+            line if line.get("id") is None else numbered(line, number)
+            for number, line in enumerate(read_json_lines(path), start=1)
         ]
     if any(line.get(field) is not None for line in lines for field in KEYS):
         return lines
@@ -225,11 +226,6 @@ def key_of(row: Row, *, by_id: bool) -> Key:
 def described(key: Key, *, by_id: bool) -> str:
     """Return an example's key for a message."""
     return f"id {key[0]!r}" if by_id else f"the example with the reference {to_json(key[-1])[:60]}"
-
-
-def is_whole(value: object) -> bool:
-    """Return whether a JSON value is a whole number."""
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_number(value: object) -> bool:

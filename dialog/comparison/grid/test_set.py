@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dialog.analysis.measured import numbered, read_responses
+from dialog.analysis.measured import all_references, numbered, read_responses
 from dialog.config.schema import Recipe
 from dialog.errors import UserError
 from dialog.escaping import is_unicode, to_json
@@ -46,10 +46,7 @@ def examples_of_file(path: Path) -> list[Row]:
 
     Without `dialogue_id`, the id before the last # names the dialogue.
     """
-    return [
-        with_references(example_of(row), row.get("references", [row["reference"]]))
-        for row in read_responses(path)
-    ]
+    return [with_references(example_of(row), all_references(row)) for row in read_responses(path)]
 
 
 def example_of(row: Row) -> dict[str, Any]:
@@ -65,11 +62,6 @@ def with_references(example: Row, references: Sequence[str]) -> Row:
     return {**example, "reference": references[0], **several}
 
 
-def references_of(row: Row) -> list[str]:
-    """Return all references of an example."""
-    return list(row.get("references", [row["reference"]]))
-
-
 def system_input(row: Row) -> dict[str, Any]:
     """Return an example as a line of ``dialog contexts``."""
     dialogue = {"dialogue_id": row["dialogue_id"]} if "dialogue_id" in row else {}
@@ -77,7 +69,7 @@ def system_input(row: Row) -> dict[str, Any]:
         "id": row["id"],
         **dialogue,
         "context": row["context"],
-        "references": references_of(row),
+        "references": all_references(row),
     }
 
 
