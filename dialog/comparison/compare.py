@@ -105,7 +105,7 @@ def system_options(grid: Grid) -> list[str]:
     them.
     """
     given = [one for one in grid.contenders if one.system and one.may_run]
-    return [part for one in given for part in ("--system", f"{one.name}: {one.system}")]
+    return [part for one in given for part in ("--system", one.program.option)]
 
 
 # ------------------------------------------------------------------ after training

@@ -29,6 +29,7 @@ from typing import Any, TypeVar
 
 from dialog.atomic import lock, write_json
 from dialog.comparison.systems.answers import ANSWERS
+from dialog.comparison.systems.specification import Specification
 from dialog.config.compose import Composed, fill_schema
 from dialog.config.schema import Recipe, to_dict
 from dialog.config.trust import FULL_TRUST, NO_TRUST, Trust
@@ -101,6 +102,11 @@ class Contender:
         """The recipe."""
         recipe = fill_schema(self.recipe, {}, f"{GRID}: {self.name}")
         return Composed(self.name, self.trust.allow(recipe), {})
+
+    @property
+    def program(self) -> Specification:
+        """The program of a system."""
+        return Specification(self.name, self.system)
 
     @cached_property
     def trials(self) -> dict[str, Contender]:
@@ -186,7 +192,7 @@ class Cell:
             UserError: grid.json alone has its command.
         """
         if not self.contender.may_run:
-            option = f"--system {shlex.quote(f'{self.contender.name}: {self.contender.system}')}"
+            option = f"--system {shlex.quote(self.contender.program.option)}"
             raise UserError(
                 f"{self.name}: the comparison folder has its command, which is not run from there;"
                 f" give it again with {option}, or pass --trust"

@@ -31,7 +31,6 @@ from dialog.comparison.grid.responses import (
 from dialog.comparison.grid.test_set import system_input
 from dialog.comparison.grid.tuning import all_diverged, with_choices
 from dialog.comparison.systems.program import answer_contexts
-from dialog.comparison.systems.specification import Specification
 from dialog.config.compose import Composed, with_seed
 from dialog.errors import DivergedError, RunError, UserError
 from dialog.json_files import read_json
@@ -139,9 +138,8 @@ class Work:
     def answer(self, cell: Cell) -> None:
         """Have the program of a system answer the contexts that lack an answer."""
         cell.check_may_run()
-        system = Specification(cell.contender.name, cell.contender.system)
         rows = [system_input(row) for row in read_test_set(self.grid, SPLIT)]
-        answer_contexts(system, rows, cell.folder, seconds=self.timeout)
+        answer_contexts(cell.contender.program, rows, cell.folder, seconds=self.timeout)
 
     # -------------------------------------------------------------- states
 
