@@ -63,7 +63,6 @@ def _metrics(results: Results) -> tuple[str, str]:
         _row(
             metric_label(entry["metric"]),
             entry,
-            ahead=1 if metric_display(entry["metric"]).better == "higher" else -1,
             bold=entry["metric"] == results["primary"],
         )
         for entry in records
@@ -94,9 +93,8 @@ def _pairs(results: Results) -> tuple[str, str]:
                 continue
             pair = entries.get((name, other)) or entries.get((other, name))
             if pair:
-                first = 1 if pair["a"] == name else -1
-                up = 1 if metric_display(metric).better == "higher" else -1
-                rows.append(_row(f"{name} − {other}", pair, ahead=first * up, sign=first))
+                sign = 1 if pair["a"] == name else -1
+                rows.append(_row(f"{name} − {other}", pair, sign=sign))
     if not rows:
         return "", ""
     label = metric_label(metric)
@@ -111,11 +109,11 @@ def _pairs(results: Results) -> tuple[str, str]:
     return drawing, caption
 
 
-def _row(
-    label: str, entry: Difference, *, ahead: int, sign: int = 1, bold: bool = False
-) -> ForestRow:
-    """Return a row; `ahead` turns a difference into an advantage, `sign` into that of its text."""
-    to_text = metric_display(entry["metric"]).format
+def _row(label: str, entry: Difference, *, sign: int = 1, bold: bool = False) -> ForestRow:
+    """Return the row of a difference times `sign`, drawn to the right if it is better."""
+    display = metric_display(entry["metric"])
+    to_text = display.format
+    ahead = sign if display.better == "higher" else -sign
     low, high = sorted(ahead * limit for limit in entry["interval"])
     limits = sorted(sign * limit for limit in entry["interval"])
     p = p_text(entry["p_holm"])
