@@ -54,13 +54,14 @@ def check_measured(metric: str, files: Collection[Path]) -> None:
     """Check that files of responses have what a primary metric needs.
 
     Raises:
-        UserError: a file has no likelihood, or its tokens, and the metric needs it.
+        UserError: a file has no likelihood, and the metric needs it.
     """
-    needed = "nll" if metric in OF_LIKELIHOOD else None
+    if metric not in OF_LIKELIHOOD:
+        return
     for file in files:
-        if needed and not has_likelihood(file):
+        if not has_likelihood(file):
             raise UserError(
-                f"{file}: has no {needed}, which the primary metric {metric} needs; give it in"
+                f"{file}: has no nll, which the primary metric {metric} needs; give it in"
                 f" every line, or start another comparison with --primary {OVERLAP}"
             )
 

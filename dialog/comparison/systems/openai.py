@@ -208,12 +208,12 @@ def cost_of(used: Mapping[str, int], price: str) -> float:
         UserError: no two numbers.
     """
     try:
-        prices = [float(part) for part in price.split("/")]
-        first, second = prices
+        per_input, per_output = map(float, price.split("/"))
     except ValueError as error:
         raise UserError(f"price={price}: give IN/OUT per million tokens, as in 0.5/1.5") from error
-    tokens = (used.get("prompt_tokens", 0), used.get("completion_tokens", 0))
-    return (tokens[0] * first + tokens[1] * second) / 1e6
+    cost = used.get("prompt_tokens", 0) * per_input
+    cost += used.get("completion_tokens", 0) * per_output
+    return cost / 1e6
 
 
 def main(arguments: Sequence[str]) -> None:
