@@ -118,13 +118,13 @@ def statistics_section(
     }
     about = Circumstances(
         test_set,
-        {system.name: len(system.runs) for system in systems},
-        files,
-        diverged,
-        missing,
-        spent.late,
-        plan.looks,
-        LEVEL,
+        runs={system.name: len(system.runs) for system in systems},
+        files=files,
+        diverged=diverged,
+        missing=missing,
+        late=spent.late,
+        looks=plan.looks,
+        level=LEVEL,
     )
     text = verdict(records, rankings, better, plan.primary, about)
     records += [replace(record, subset=subset) for subset in whole for record in records]
