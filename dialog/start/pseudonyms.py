@@ -72,25 +72,31 @@ class Replacement:
     """
 
     def __init__(self, names: Mapping[str, str]) -> None:
-        self.words: dict[str, str] = {}
+        words: dict[str, str] = {}
         for speaker, pseudonym in names.items():
             if speaker != pseudonym:
                 for name in (speaker, *re.findall(r"[^\W\d_]+", speaker)):
                     if len(name) >= SHORTEST_NAME:
-                        self.words.setdefault(name.casefold(), pseudonym)
-        longest_first = sorted(self.words, key=len, reverse=True)
-        self.pattern = (
-            re.compile(rf"\b(?:{'|'.join(map(re.escape, longest_first))})\b", re.IGNORECASE)
-            if longest_first
-            else None
-        )
+                        words.setdefault(name, pseudonym)
+                        words.setdefault(name.casefold(), pseudonym)  # STRASSE for Straße
+        longest_first = sorted(words, key=len, reverse=True)
+        self.pseudonyms = [words[name] for name in longest_first]
+        """Pseudonym of each group of the pattern."""
+        groups = "|".join(f"({re.escape(name)})" for name in longest_first)
+        self.pattern = re.compile(rf"\b(?:{groups})\b", re.IGNORECASE) if groups else None
 
     def text(self, text: str) -> str:
         """Return a text without names, addresses, links and numbers."""
         text = LINK.sub("https://example.org", ADDRESS.sub("name@example.org", text))
-        if self.pattern is not None:
-            text = self.pattern.sub(lambda match: self.words[match[0].casefold()], text)
-        return NUMBER.sub(_without_digits, text)
+        parts: list[str] = []
+        end = 0
+        for match in self.pattern.finditer(text) if self.pattern is not None else ():
+            assert match.lastindex is not None
+            # a pseudonym keeps its own number
+            parts.append(NUMBER.sub(_without_digits, text[end : match.start()]))
+            parts.append(self.pseudonyms[match.lastindex - 1])
+            end = match.end()
+        return "".join(parts) + NUMBER.sub(_without_digits, text[end:])
 
 
 def _without_digits(match: re.Match[str]) -> str:
