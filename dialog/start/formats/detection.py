@@ -90,9 +90,9 @@ def _by_names(names: list[str], path: Path, given: Mapping[str, Any]) -> Detecte
     """Return the format of an export by the names of its files."""
     ends = [name.rpartition("/")[2] for name in names]
     if "result.json" in ends:
-        return Detected({"name": "telegram", **given}, "an export of Telegram", merge=True)
+        return Detected({"name": "telegram", **given}, "an export of Telegram")
     if any(map(DAY.fullmatch, ends)):
-        return Detected({"name": "slack", **given}, "an export of Slack", merge=True)
+        return Detected({"name": "slack", **given}, "an export of Slack")
     texts = [name for name in names if name.endswith(".txt")]
     if texts and path.is_dir():
         result = whatsapp_format(FileSample.of(path / texts[0]), given)
@@ -100,7 +100,7 @@ def _by_names(names: list[str], path: Path, given: Mapping[str, Any]) -> Detecte
             return result
         return Detected({"name": "text", **given}, f"a folder of {len(texts):,} texts")
     if texts:
-        return Detected({"name": "whatsapp", **given}, "an export of WhatsApp", merge=True)
+        return Detected({"name": "whatsapp", **given}, "an export of WhatsApp")
     suffixes = {Path(name).suffix for name in ends}
     kinds = ", ".join(sorted(suffix for suffix in suffixes if suffix)[:5]) or "no files"
     raise UserError(

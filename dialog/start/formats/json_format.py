@@ -43,7 +43,7 @@ def json_format(sample: FileSample, given: Mapping[str, Any]) -> Detected | Miss
     except UnicodeDecodeError:
         return Miss("JSON", 0.9, "it is not UTF-8; convert it: iconv -t UTF-8 FILE > NEW")
     if _is_telegram(content):
-        return Detected({"name": "telegram", **given}, "an export of Telegram", merge=True)
+        return Detected({"name": "telegram", **given}, "an export of Telegram")
     if isinstance(content, list) and sample.path.suffix == ".json":
         return _records(content[:RECORDS], "a JSON array of dialogues", sample, given)
     reason = "an object that is neither Telegram's nor an array of dialogues"
@@ -117,7 +117,7 @@ def _records(
     if not dicts or len(dicts) < MOST * len(messages):
         return Miss("JSON lines", 0.9, f"the elements of {turns!r} are neither texts nor objects")
     if turns == "messages" and _are_openai(dicts):
-        return Detected({"name": "messages", **given}, "chats in OpenAI's format", merge=True)
+        return Detected({"name": "messages", **given}, "chats in OpenAI's format")
     keys = [key for key in dicts[0] if _share(dicts, key) >= MOST]
     strings = [key for key in keys if isinstance(dicts[0][key], str)]
     text = given.get("text") or next(iter(named(strings, TEXT, numbers=False)), None)
@@ -140,7 +140,7 @@ def _records(
         "speaker": speaker or "(none: two speakers take turns)",
         "text": text,
     }
-    return Detected(component, description, shown, merge=True)
+    return Detected(component, description, shown)
 
 
 def _renamed(**keys: str) -> dict[str, str]:

@@ -78,7 +78,7 @@ def table_format(sample: FileSample, given: Mapping[str, Any]) -> Detected | Mis
     if dialogue and _is_interleaved(sample, dialogue, delimiter, quotes=quotes):
         options["interleaved"] = True
         shape += "; rows of several dialogues alternate"
-    return Detected({"name": "csv", **component, **options, **given}, shape, columns, merge=True)
+    return Detected({"name": "csv", **component, **options, **given}, shape, columns)
 
 
 def _columns(

@@ -31,7 +31,7 @@ def whatsapp_format(sample: FileSample, given: Mapping[str, Any]) -> Detected | 
     named = sum(bool(NAME.match(line, match.end())) for line, match in heads)
     share = len(heads) / len(lines)
     if share >= FEWEST_HEADS and named >= 0.5 * len(heads):
-        return Detected({"name": "whatsapp", **given}, "an export of WhatsApp", merge=True)
+        return Detected({"name": "whatsapp", **given}, "an export of WhatsApp")
     reason = f"{len(heads)} of {len(lines)} lines begin with date, time and a name"
     return Miss("WhatsApp", 0.2 + share if heads else 0.0, reason)
 
@@ -45,9 +45,7 @@ def plain_text_format(sample: FileSample, given: Mapping[str, Any]) -> Detected 
     text = sample.head.decode(sample.encoding.partition(":")[0], "replace")
     blocks = [block.splitlines() for block in re.split(r"\n\s*\n", text.strip())]
     if len(spoken) >= MOST_SPOKEN * len(lines) and 1 < len(set(spoken)) <= len(lines) / 2:
-        return Detected(
-            {**component, "speakers": True}, "text, `Name: message` on each line", merge=True
-        )
+        return Detected({**component, "speakers": True}, "text, `Name: message` on each line")
     sizes = [len(block) for block in blocks]
     if len(blocks) > 1 and median(sizes) >= 2 and fmean(map(len, lines)) <= LONGEST_LINE:
         return Detected(component, "text, a turn on each line, blank lines between dialogues")

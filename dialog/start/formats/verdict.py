@@ -15,13 +15,11 @@ class Detected:
         component: The section `data.corpus`.
         description: The format in a few words.
         columns: Role and column (or key) of a table or JSON record, for the user to check.
-        merge: Whether consecutive messages of one speaker are usual, as in exported chats.
     """
 
     component: dict[str, Any]
     description: str
     columns: Mapping[str, str] = field(default_factory=dict)
-    merge: bool = False
 
 
 class Miss(NamedTuple):
