@@ -15,6 +15,9 @@ from dialog.errors import UserError
 from dialog.start.sizes import PATIENCE, Sizes
 from dialog.start.survey import RULES, Survey
 
+SWAPPED = ("model", "optimizer", "logger", "generation")
+"""Groups whose choice the command line may change."""
+
 UNSAFE = re.compile(r"[^\w-]+")
 """Characters of a file's name that do not belong in the name of a recipe."""
 LONGEST_NAME = 60
@@ -68,7 +71,7 @@ def with_overrides(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[
     Raises:
         UserError: not key=value.
     """
-    swaps, settings = parse_overrides(overrides, ("model", "optimizer", "logger", "generation"))
+    swaps, settings = parse_overrides(overrides, SWAPPED)
     merged = OmegaConf.create({**values, "defaults": {**values["defaults"], **swaps}})
     for key, value in settings:
         if key.startswith("~"):
@@ -81,7 +84,7 @@ def with_overrides(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[
 
 def given_arguments(overrides: Sequence[str]) -> dict[str, Any]:
     """Return the arguments of the corpus among the settings of the command line."""
-    _, settings = parse_overrides(overrides, ("model", "optimizer", "logger", "generation"))
+    _, settings = parse_overrides(overrides, SWAPPED)
     prefix = "data.corpus."
     given = {key.removeprefix(prefix): value for key, value in settings if key.startswith(prefix)}
     whole: object = next((value for key, value in settings if key == "data.corpus"), {})
@@ -92,6 +95,17 @@ def recipe_yaml(values: Mapping[str, Any], command: str, reasons: Sequence[str])
     """Return the text of a recipe: how it was made, why it has these sizes, and its values."""
     comments = [f"# Written by: {command}", "# Sizes:", *(f"#   {reason}" for reason in reasons)]
     return "\n".join([*comments, OmegaConf.to_yaml(OmegaConf.create(dict(values)))])
+
+
+def check_texts(component: Mapping[str, Any], path: Path) -> None:
+    """Check that the names of columns and of the data can be written into a recipe.
+
+    Raises:
+        UserError: one contains `${`, which a recipe would resolve.
+    """
+    for text in (str(path.resolve()), *component.values()):
+        if isinstance(text, str) and "${" in text:
+            raise UserError(f"{path}: a recipe cannot name {text!r}, which contains ${{; rename it")
 
 
 def check_free(file: Path) -> None:

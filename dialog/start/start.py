@@ -24,6 +24,7 @@ from dialog.start.outcome import held_out_replies, leak_sentence, quality_senten
 from dialog.start.pseudonyms import write_pseudonymous
 from dialog.start.recipe_text import (
     check_free,
+    check_texts,
     data_name,
     given_arguments,
     recipe_values,
@@ -39,7 +40,7 @@ WIDTH = 96
 SHOWN_TURNS = 6
 """Turns of a dialogue that is shown to check the columns."""
 
-FEWEST_EPOCHS = 8
+ALLOWED_EPOCHS = 8
 """Epochs that the time limit should allow; a smaller model is chosen until it does."""
 
 INSPECTED = 50_000
@@ -51,7 +52,7 @@ Confirm = Callable[[str], bool]
 
 @dataclass(frozen=True)
 class StartRequest:
-    """What the user asks for.
+    """A file of chats, and the settings of its recipe.
 
     Args:
         path: File or folder of chats.
@@ -87,7 +88,7 @@ def start(request: StartRequest, say: Say, confirm: Confirm) -> Started:
     """Detect, check, size, train and measure; say each result.
 
     Args:
-        request: What the user asks for.
+        request: File of chats and settings.
         say: Shows a line of text.
         confirm: Asks a question; False stops.
 
@@ -100,6 +101,7 @@ def start(request: StartRequest, say: Say, confirm: Confirm) -> Started:
     file = Path(f"{name}.yaml")
     detected = detect(request.path, given_arguments(request.overrides))
     check_free(file)
+    check_texts(detected.component, request.path)
     corpus = read_corpus(detected.component, request.path)
     found = survey(corpus)
     say_mapping(request.path, detected, found, say)
@@ -168,8 +170,8 @@ def say_mapping(path: Path, detected: Detected, found: Survey, say: Say) -> None
             speaker = truncate(one_line(turn.speaker), speaker_width)
             text = shown_text(turn.text, WIDTH - speaker_width - 4)
             say(f"  {speaker:<{speaker_width}}  {text}")
-        if more := len(dialogue.turns) - SHOWN_TURNS:
-            say(f"  ... {more:,} more" if more > 0 else "")
+        if len(dialogue.turns) > SHOWN_TURNS:
+            say(f"  ... {len(dialogue.turns) - SHOWN_TURNS:,} more")
     say("")
 
 
@@ -193,7 +195,7 @@ def say_counts(found: Survey, say: Say) -> None:
         say(f"  joined: {merged:,} messages with the one before, of the same speaker")
     if found.left_out:
         kinds = ", ".join(f"{kind} {number:,}" for kind, number in sorted(found.left_out.items()))
-        say(f"  left out, without a text: {kinds}")
+        say(one_line(f"  left out, without a text: {kinds}"))
     say("")
 
 
@@ -242,7 +244,7 @@ def sized(
         composed = composed_of(final_values(values, sizes, request), name)
         epoch = epoch_time(composed.recipe, prepared)
         less = smaller(sizes.model)
-        if less is None or FEWEST_EPOCHS * epoch.seconds <= 60 * request.minutes:
+        if less is None or ALLOWED_EPOCHS * epoch.seconds <= 60 * request.minutes:
             break
         sizes = choose_sizes(found.words, tokens, less)
     check_limit(epoch, request.minutes)

@@ -1,4 +1,4 @@
-"""What a corpus holds, counted in one pass, and whether a model can learn from it."""
+"""Counts of a corpus from one pass, and checks that a model can learn from it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Survey:
 
     @property
     def merges(self) -> bool:
-        """Whether consecutive turns of one speaker occur."""
+        """True if consecutive turns of one speaker occur."""
         return self.counts["dropped turns: merged"] > 0
 
     @property

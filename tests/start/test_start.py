@@ -106,6 +106,13 @@ def test_what_cannot_be_learned_is_an_error(
     assert len(list(here.iterdir())) == 1
 
 
+def test_a_column_that_a_recipe_would_resolve_is_an_error(here: Path) -> None:
+    path = here / "chats.csv"
+    path.write_text("dialogue,speaker,text ${\n" + "1,A,Hello you\n1,B,Hello too\n" * 9)
+    with pytest.raises(UserError, match=r"text \$\{"):
+        begin(path)
+
+
 def test_a_time_limit_below_one_epoch_is_an_error(here: Path) -> None:
     path = write_chats(here / "chats.jsonl")
     with pytest.raises(UserError, match=r"--minutes 1e-06.*at least --minutes 1"):
@@ -173,6 +180,8 @@ def test_pseudonyms(here: Path) -> None:
         "Person 1, call +00 000 000000 or 12 ! Person 1: name@example.org https://example.org"
         " Annabel"
     )
+    assert Replacement({"Groß": "Person 1"}).text("Groß and GROSS") == "Person 1 and Person 1"
+    assert Replacement({"irem": "Person 100"}).text("\u0131rem 12 345") == "Person 100 00 000"
     lines = (
         '{"turns": [{"speaker": "Anna", "text": "Hi Bob"}, {"speaker": "Bob", "text": "12345"}]}'
     )
