@@ -21,9 +21,9 @@ def cache() -> None:
     """List or remove the copies of data that this program keeps: prepared data, reference rows,
     downloads, and lines typed in chats.
 
-    They are in ~/.cache/dialog; DIALOG_CACHE or XDG_CACHE_HOME moves the folder. What is removed is
-    prepared or downloaded again when it is needed. Runs, comparisons and recipes are elsewhere:
-    remove their folders yourself.
+    They are in ~/.cache/dialog; DIALOG_CACHE or XDG_CACHE_HOME moves the folder. Removed
+    data are prepared or downloaded again when they are needed; typed lines are lost. Runs,
+    comparisons and recipes are elsewhere: remove their folders yourself.
 
     \b
     Example: dialog-seq2seq cache list

@@ -9,6 +9,7 @@ import click
 
 from dialog.cli.completion import settings
 from dialog.cli.options import ablate_option, ensemble_option, precision_option, trust_option
+from dialog.config.compose import split_overrides
 from dialog.config.trust import Trust
 from dialog.errors import UserError
 
@@ -108,19 +109,19 @@ def serve(
         ) from error
     from dialog.runs.load import load
 
-    overrides = tuple(word for word in more if "=" in word)
-    runs = [run, *(Path(word) for word in more if "=" not in word)]
-    if ensemble and len(runs) > 1:
+    names, overrides = split_overrides(more)
+    folders = [run, *map(Path, names)]
+    if ensemble and len(folders) > 1:
         raise UserError("--ensemble: serve a single RUN, of which the others become a part")
     loaded = [
         load(
-            [each, *ensemble],
+            [folder, *ensemble],
             overrides=overrides,
             precision=precision,
             trust=trust,
             ablate=ablate,
         )
-        for each in runs
+        for folder in folders
     ]
     serve_runs(
         loaded,

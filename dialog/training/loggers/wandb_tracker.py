@@ -31,7 +31,7 @@ BEST_VALUES = {
     "validation/bits_per_byte": "min",
     "validation/token_accuracy": "max",
 }
-"""What the table of runs shows of a curve, in place of its last value."""
+"""Value of a curve that the table of runs shows in place of the last one."""
 
 PUBLIC_SERVERS = ("api.wandb.ai", "api.forge.coreweave.com")
 """Default servers of ``wandb login``: before wandb 0.31, and since."""
