@@ -63,8 +63,8 @@ class WandbTracker(Logger):
         mode: auto, online, offline or disabled.
         self_attention: Whether a run also records maps of self-attention; cross-attention is always
             recorded.
-        artifact: best (at the end, log recipe, tokenizer and best weights as a model artifact) or
-            off.
+        artifact: best (at the end, log recipe, environment.json, tokenizer, best weights and their
+            manifest as a model artifact) or off.
     """
 
     def __init__(
