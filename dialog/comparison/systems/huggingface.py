@@ -23,6 +23,7 @@ from typing import Any
 
 from dialog.comparison.systems.lines import (
     leave,
+    messages_of,
     parse_number,
     parse_options,
     read_rows,
@@ -106,14 +107,9 @@ class Model:
     def source(self, context: Sequence[str]) -> list[int]:
         """Return the tokens of a context, truncated at its beginning to what fits."""
         if self.tokenizer.chat_template:
-            roles = ["user" if place % 2 == 0 else "assistant" for place in range(len(context))]
-            turns = [
-                {"role": role, "content": text}
-                for role, text in zip(roles[::-1], context, strict=True)
-            ]
             text = str(
                 self.tokenizer.apply_chat_template(
-                    turns, tokenize=False, add_generation_prompt=True
+                    messages_of(context), tokenize=False, add_generation_prompt=True
                 )
             )
             tokens = self.tokenizer(self.prefix + text, add_special_tokens=False)["input_ids"]

@@ -26,6 +26,13 @@ def write_line(line: Mapping[str, Any]) -> None:
     sys.stdout.flush()
 
 
+def messages_of(context: Sequence[str]) -> list[dict[str, str]]:
+    """Return the turns of a context as chat messages; without turns, one without text."""
+    turns = list(context) or [""]
+    roles = ["user" if place % 2 == 0 else "assistant" for place in range(len(turns))]
+    return [{"role": role, "content": text} for role, text in zip(roles[::-1], turns, strict=True)]
+
+
 def parse_options(words: Sequence[str], names: Sequence[str]) -> dict[str, str]:
     """Parse ``KEY=VALUE`` arguments of an adapter.
 

@@ -25,6 +25,7 @@ import requests
 
 from dialog.comparison.systems.lines import (
     leave,
+    messages_of,
     parse_number,
     parse_options,
     read_rows,
@@ -146,13 +147,6 @@ class Endpoint:
             if isinstance(content.get(name), str):
                 self.answered_by[name] = content[name][:200]
         return text
-
-
-def messages_of(context: Sequence[str]) -> list[dict[str, str]]:
-    """Return the turns of a context as chat messages; without turns, one without text."""
-    turns = list(context) or [""]
-    roles = ["user" if place % 2 == 0 else "assistant" for place in range(len(turns))]
-    return [{"role": role, "content": text} for role, text in zip(roles[::-1], turns, strict=True)]
 
 
 def message_of(content: Any) -> str:

@@ -15,13 +15,13 @@ import pytest
 from client import serving
 
 from dialog.comparison.systems.answers import ANSWERS, SYSTEM
+from dialog.comparison.systems.lines import messages_of
 from dialog.comparison.systems.openai import (
     KEY,
     LONGEST_WAIT,
     Endpoint,
     cost_of,
     endpoint_of,
-    messages_of,
     retry_seconds,
 )
 from dialog.comparison.systems.program import answer_contexts
