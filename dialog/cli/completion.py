@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 from click.shell_completion import BashComplete, CompletionItem
 
-from dialog.config.compose import compose, shipped_recipes
+from dialog.config.compose import compose, is_override, shipped_recipes
 from dialog.config.schema import Recipe, to_dict
 from dialog.config.yaml_layers import leaves
 from dialog.errors import UserError
@@ -90,4 +90,4 @@ def named(context: click.Context) -> Iterator[str]:
         if isinstance(parameter, click.Argument):
             value = context.params.get(parameter.name or "")
             words = value if isinstance(value, tuple) else (value,)
-            yield from (str(word) for word in words if word is not None and "=" not in str(word))
+            yield from (str(word) for word in words if word and not is_override(str(word)))

@@ -282,10 +282,18 @@ def split_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Split arguments of the command line into recipes (or runs) and overrides (key=value,
     ~key).
     """
-    names = [
-        argument for argument in arguments if "=" not in argument and not argument.startswith("~")
-    ]
-    return names, [argument for argument in arguments if argument not in names]
+    overrides = [argument for argument in arguments if is_override(argument)]
+    return [argument for argument in arguments if argument not in overrides], overrides
+
+
+def is_override(argument: str) -> bool:
+    """Return whether an argument is ``key=value`` or ``~key``.
+
+    The folder of a run may have ``=`` in its name, as in ``runs/reverse[model=mlstm]/seed-1``; no
+    key has ``/`` or ``[``.
+    """
+    key, equals, _ = argument.partition("=")
+    return argument.startswith("~") or (bool(equals) and not {"/", "[", "\\"} & set(key))
 
 
 def with_seed(composed: Composed, seed: int) -> Composed:

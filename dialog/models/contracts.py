@@ -138,6 +138,11 @@ class Decoder(nn.Module, ABC):
         attention.
         """
 
+    @property
+    def shows_source(self) -> bool:
+        """True if a hook gets weights over the source."""
+        return self.pointer is not None
+
     needs_final: FinalStates | None = None
     """The states that it starts from, if it starts from `Encoded.final`."""
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from recipe_texts import BASE, TINY, composed, refused
 
-from dialog.config.compose import compose, shipped_recipes
+from dialog.config.compose import compose, shipped_recipes, split_overrides
 from dialog.config.schema import Recipe, to_dict, to_yaml
 from dialog.config.yaml_layers import leaves
 
@@ -146,6 +146,12 @@ def test_missing_key_cannot_be_removed(override: str) -> None:
 
 def test_overrides_are_split_at_the_first_equals_sign() -> None:
     assert composed(BASE, "about.summary=a=b=c").about.summary == "a=b=c"
+
+
+def test_a_folder_with_an_equals_sign_is_no_override() -> None:
+    names = ["runs/a[model=lstm]/seed-1", "a[model=lstm]", "gym/copy"]
+    overrides = ["search=beam5", "data.path=./chats.csv", "~seed", "a.b='[c=d]'"]
+    assert split_overrides([*names, *overrides]) == (names, overrides)
 
 
 def test_overrides_are_read_as_yaml() -> None:

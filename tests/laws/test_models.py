@@ -409,7 +409,7 @@ def test_a_hook_changes_nothing_and_gets_distributions(
     close(model(source, mask, target, lambda *_: None), model(source, mask, target))
     maps = attention_maps(model, source, mask, target)
     crosses = [each for each in maps if each.kind == "cross"]
-    assert bool(crosses) is (model.decoder.pointer is not None)
+    assert bool(crosses) is model.decoder.shows_source
     turns = torch.tensor([3, 2, 1]).unsqueeze(1) > torch.arange(3)
     columns = {"source": mask, "turns": turns, "target": torch.ones_like(target, dtype=torch.bool)}
     for each in maps:

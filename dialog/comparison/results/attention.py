@@ -143,7 +143,7 @@ def statistics_rows(run: Run, finished: FinishedRun, evaluation: Path) -> list[d
     the mean, the rollout and equal weights, which can be compared between families. Values that are
     not defined are left out. Empty for a model without cross-attention.
     """
-    if run.model.decoder.pointer is None:
+    if not run.model.decoder.shows_source:
         return []
     path = evaluation / FILE
     fingerprint = _fingerprint(run, finished.entry["metrics"])
