@@ -6,6 +6,7 @@ import logging
 import shlex
 from pathlib import Path
 from shutil import get_terminal_size
+from typing import Any
 
 import click
 
@@ -95,6 +96,21 @@ log = logging.getLogger("dialog")
     metavar="FILE",
     help="Add ratings made in report.html.",
 )
+@click.option(
+    "--judge",
+    metavar="COMMAND",
+    help=(
+        "A program that chooses between responses of two contenders; also openai:URL#MODEL. With"
+        " --timeout."
+    ),
+)
+@click.option(
+    "--items",
+    type=click.IntRange(1),
+    default=200,
+    show_default=True,
+    help="Pairs of responses of each two contenders for --judge.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print results.json instead of the table.")
 @click.option(
     "--job", is_flag=True, hidden=True, help="Train and evaluate only, as one process of --jobs."
@@ -117,6 +133,8 @@ def compare(
     references: str | None,
     trust: Trust,
     ratings: tuple[Path, ...],
+    judge: str | None,
+    items: int,
     as_json: bool,
     job: bool,
     named: tuple[str, ...],
@@ -146,6 +164,7 @@ def compare(
     Other systems:     dialog-seq2seq compare runs/mine/20260101-120000-abcd
                          theirs=a1.jsonl,a2.jsonl,a3.jsonl
     Programs:          dialog-seq2seq compare DIR --system 'mine: python mine.py'
+    A judge:           dialog-seq2seq compare DIR --judge 'python judge.py'
     Blind ratings:     dialog-seq2seq compare DIR --ratings ann.json --ratings bob.json
 
     Exit codes: 0 for a complete comparison, 2 for errors that you can fix, 1 if a run failed, 130
@@ -157,32 +176,16 @@ def compare(
     if not (contenders or systems):
         raise UserError("compare needs contenders; see compare --help")
     if ratings:
-        if (
-            len(contenders) > 1
-            or vary
-            or tune
-            or seeds
-            or output
-            or strict
-            or references
-            or systems
-            or primary
-            or looks
-            or is_given("trust")
-            or jobs > 1
-        ):
-            raise UserError(
-                "--ratings: needs a finished comparison folder and no other contender or option"
-            )
+        check_finished_only("ratings", contenders)
         from dialog.comparison.statistics.ratings import add_ratings
-        from dialog.report.verdict import ratings_table
 
-        rated = add_ratings(Path(contenders[0]), ratings)
-        click.echo(
-            to_json(rated["ratings"])
-            if as_json
-            else ratings_table(rated, get_terminal_size().columns)
-        )
+        show_preferences(add_ratings(Path(contenders[0]), ratings), as_json=as_json)
+        return
+    if judge and is_finished(contenders):
+        from dialog.comparison.preference.judge import judge as ask
+
+        results = ask(Path(contenders[0]), judge, items=items, seconds=timeout)
+        show_preferences(results, as_json=as_json)
         return
     from dialog.comparison.grid.plan import Request, prepare_grid
 
@@ -203,7 +206,48 @@ def compare(
     results = run(grid, request)
     if job:
         return
+    if judge:
+        from dialog.comparison.preference.judge import judge as ask
+
+        results = ask(grid.folder, judge, items=items, seconds=timeout)
     click.echo(
         to_json(results) if as_json else terminal_table(results, get_terminal_size().columns)
     )
     click.echo(f"report: {grid.folder / 'report.html'}", err=as_json)
+
+
+ON_FINISHED = {"contenders", "ratings", "judge", "items", "timeout", "as_json"}
+"""Parameters of commands on a finished comparison."""
+
+
+def is_finished(contenders: tuple[str, ...]) -> bool:
+    """Return whether the command names a finished comparison and nothing to add."""
+    parameters = click.get_current_context().params
+    return (
+        len(contenders) == 1
+        and (Path(contenders[0]) / "results.json").is_file()
+        and not any(is_given(name) for name in parameters if name not in ON_FINISHED)
+    )
+
+
+def check_finished_only(option: str, contenders: tuple[str, ...]) -> None:
+    """Check that an option has a comparison folder, and no other contender or option.
+
+    Raises:
+        UserError: anything else is given.
+    """
+    parameters = click.get_current_context().params
+    others = [name for name in parameters if name not in ON_FINISHED and is_given(name)]
+    if len(contenders) > 1 or others:
+        raise UserError(
+            f"--{option}: needs a finished comparison folder and no other contender or option"
+        )
+
+
+def show_preferences(results: dict[str, Any], *, as_json: bool) -> None:
+    """Print the preferences of people and judges."""
+    from dialog.report.verdict import preference_tables
+
+    sections = {name: results[name] for name in ("ratings", "judges")}
+    width = get_terminal_size().columns
+    click.echo(to_json(sections) if as_json else preference_tables(results, width))

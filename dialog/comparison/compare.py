@@ -126,6 +126,7 @@ def write_report(work: Work, before: tuple[int, int] | None) -> dict[str, Any]:
             if covers(results, work):
                 return results
         # imported late, since scipy takes longer to import than a small comparison to answer
+        from dialog.comparison.preference.pairs import kept_sections
         from dialog.comparison.results.content import results_of
         from dialog.comparison.results.tracking import log_comparison
         from dialog.comparison.statistics.ratings import kept_ratings
@@ -138,6 +139,7 @@ def write_report(work: Work, before: tuple[int, int] | None) -> dict[str, Any]:
         results = results_of(with_measured_primary(work.grid, systems), systems, failures)
         results["seconds"] += time.monotonic() - began
         results["ratings"] = kept_ratings(folder / RESULTS, results)
+        results |= kept_sections(folder / RESULTS, results)
         results = json_copy(results)
         write_looks(folder, results["looks"])
         write_reports(results, folder)

@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 from dialog.report.formats.metrics import LOSSY, LOSSY_NOTE, METRIC_DISPLAYS
 from dialog.report.sections.cost import cost
 from dialog.report.sections.differences import LESS_NEEDED, ranked_names
+from dialog.report.sections.judges import judges
 from dialog.report.sections.parity import broken_settings, is_unknown
 from dialog.report.sections.ratings import ratings
 from dialog.report.sections.scores import metric_names, summary
 from dialog.report.short_names import displayed
 from dialog.report.tables import (
     SPREAD_NOTE,
+    ReportSection,
     ReportTable,
     Results,
     RowGroup,
@@ -63,17 +65,27 @@ def terminal_table(results: Results, width: int = WIDTH) -> str:
     less_needed = LESS_NEEDED if len(results["models"]) <= MOST_COLUMNS else LESS_SHOWN
     blocks += [fitted(table, width, less_needed) for table in tables]
     blocks += ["\n".join(wrapped(note, width) for note in _notes(results, tables))]
-    blocks += [fitted(table, width) for table in ratings(results).tables]
+    blocks += [
+        fitted(table, width) for section in preference_sections(results) for table in section.tables
+    ]
     return "\n\n".join(filter(None, blocks)) + "\n"
 
 
-def ratings_table(results: Results, width: int = WIDTH) -> str:
-    """Return wins, ties and agreement of blind ratings in lines of at most `width` columns."""
-    tables = ratings(displayed(results)).tables
-    return (
-        "\n\n".join(f"{fitted(table, width)}\n{wrapped(table.caption, width)}" for table in tables)
-        + "\n"
-    )
+def preference_tables(results: Results, width: int = WIDTH) -> str:
+    """Return the preferences of people and of judges in lines of at most `width` columns."""
+    sections = preference_sections(displayed(results))
+    notes = [wrapped(note, width) for section in sections for note in section.notes]
+    tables = [
+        f"{fitted(table, width)}\n{wrapped(table.caption, width)}"
+        for section in sections
+        for table in section.tables
+    ]
+    return "\n\n".join([*notes, *tables]) + "\n"
+
+
+def preference_sections(results: Results) -> list[ReportSection]:
+    """Return the sections on preferences of people and of judges."""
+    return [ratings(results), judges(results)]
 
 
 def _main_figures(results: Results) -> tuple[ReportTable, ...]:

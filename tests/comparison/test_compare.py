@@ -83,10 +83,10 @@ def test_results(comparison: Comparison) -> None:
         "version", "command", "environment", "split", "fingerprint", "dialogues", "examples", "seconds",
         "verdict", "primary", "looks", "ranking", "warnings", "models", "references", "parity", "differences", "statistics",
         "crossings", "context_use", "breakdown", "calibration", "samples", "disagreements", "attention", "rating",
-        "ratings", "tuning",
+        "ratings", "judges", "tuning",
     }  # fmt: skip
     assert results["tuning"] == []
-    assert (results["version"], results["split"]) == (5, "test")
+    assert (results["version"], results["split"]) == (6, "test")
     assert results["statistics"]["seeds"] == {"lstm": 2, "transformer": 2}
     assert "--seeds 2" in results["command"]
     assert "lstm.yaml transformer.yaml trainer.max_steps=8" in results["command"]

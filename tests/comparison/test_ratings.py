@@ -223,7 +223,7 @@ def run(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
 def comparison(results: dict[str, Any], tmp_path: Path) -> Path:
     """Return a comparison folder with results.json only."""
     lists = ("warnings", "looks", "parity", "differences", "crossings")
-    lists += ("breakdown", "samples", "disagreements")
+    lists += ("breakdown", "samples", "disagreements", "judges")
     objects = (
         "ranking",
         "environment",
@@ -233,7 +233,7 @@ def comparison(results: dict[str, Any], tmp_path: Path) -> Path:
         "calibration",
         "attention",
     )
-    numbers = {"version": 5, "seconds": 1.0, "dialogues": 20, "examples": 20}
+    numbers = {"version": 6, "seconds": 1.0, "dialogues": 20, "examples": 20}
     fields = numbers | {"command": "", "split": "test", "verdict": "", "primary": "f1"}
     fields |= {name: [] for name in lists} | {name: {} for name in objects}
     for model in results["models"]:
@@ -266,7 +266,7 @@ def test_compare_adds_ratings_to_results_and_reports(
     for file in ("report.html", "report.md", "report.tex"):
         assert "Blind rating: results" in (comparison / file).read_text(encoding="utf-8")
     assert run(["compare", str(comparison), *options, "--json"], monkeypatch) == 0
-    assert json.loads(capsys.readouterr().out) == written["ratings"]
+    assert json.loads(capsys.readouterr().out)["ratings"] == written["ratings"]
     assert kept_ratings(comparison / "results.json", results) == written["ratings"]
     assert kept_ratings(comparison / "results.json", results | {"fingerprint": "other"}) == {}
     assert kept_ratings(comparison / "missing.json", results) == {}

@@ -381,7 +381,7 @@ def example_results(
         name: {metric: value * 0.8 for metric, value in GENERATION.items()} for name in REFERENCES
     }
     return {
-        "version": 5,
+        "version": 6,
         "command": f"dialog compare {text}",
         "environment": {"torch": "2.13.0", "cpu": text, text: 3},
         "split": "test",
@@ -428,6 +428,7 @@ def example_results(
         "attention": _attention(names, text),
         "rating": _rating(names, text) if len(names) > 1 else [],
         "ratings": {},
+        "judges": [],
     }
 
 

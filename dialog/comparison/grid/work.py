@@ -30,6 +30,7 @@ from dialog.comparison.grid.responses import (
 )
 from dialog.comparison.grid.test_set import system_input
 from dialog.comparison.grid.tuning import all_diverged, with_choices
+from dialog.comparison.systems.answers import Answers
 from dialog.comparison.systems.program import answer_contexts
 from dialog.config.compose import Composed, with_seed
 from dialog.errors import DivergedError, RunError, UserError
@@ -139,7 +140,9 @@ class Work:
         """Have the program of a system answer the contexts that lack an answer."""
         cell.check_may_run()
         rows = [system_input(row) for row in read_test_set(self.grid, SPLIT)]
-        answer_contexts(cell.contender.program, rows, cell.folder, seconds=self.timeout)
+        program = cell.contender.program
+        answers = Answers(cell.folder, program.name, [row["id"] for row in rows])
+        answer_contexts(program, rows, answers, seconds=self.timeout)
 
     # -------------------------------------------------------------- states
 

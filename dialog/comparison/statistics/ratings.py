@@ -26,7 +26,7 @@ from dialog.report.tables import model_names
 
 RESULTS = "results.json"
 FORMAT = 1
-RESULTS_VERSION = 5
+RESULTS_VERSION = 6
 """Version of results.json."""
 ALL = "all raters"
 """Name of the majority of several raters."""
@@ -76,7 +76,7 @@ def add_ratings(folder: Path, files: Sequence[Path]) -> dict[str, Any]:
         results = read_json(path, "models")
         if results.get("version") != RESULTS_VERSION:
             raise UserError(
-                f"{path}: has version {results.get('version', 'below 5')}, not {RESULTS_VERSION};"
+                f"{path}: has version {results.get('version', 'below 6')}, not {RESULTS_VERSION};"
                 f" run compare {folder} first"
             )
         results["ratings"] = json_copy(rate(results, files))

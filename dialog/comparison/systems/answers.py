@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from dialog.atomic import write_json
 from dialog.errors import UserError
@@ -76,7 +76,7 @@ def answered(folder: Path) -> tuple[int, int]:
 
 
 class Answers:
-    """The answers of a system in its folder, which is created.
+    """The answers of a program in its folder, which is created.
 
     Args:
         folder: Folder of the files.
@@ -86,6 +86,13 @@ class Answers:
     Raises:
         UserError: an earlier answer is not of this test set.
     """
+
+    field: ClassVar[str] = "response"
+    """Field of an answer."""
+    unit: ClassVar[str] = "contexts"
+    """What is answered, for messages."""
+    keeps_others: ClassVar[bool] = False
+    """Whether the files may have answers to other questions from before."""
 
     def __init__(self, folder: Path, name: str, ids: Collection[str]) -> None:
         self.folder = folder
@@ -100,11 +107,14 @@ class Answers:
         complete = path.read_bytes().rpartition(b"\n")[0]
         for number, content in enumerate(complete.split(b"\n") if complete else [], start=1):
             try:
-                self._accept(json.loads(content))
+                line = json.loads(content)
+                if self.keeps_others and isinstance(line, dict):
+                    self.ids.add(str(line.get("id")))
+                self._accept(line)
             except (ValueError, RecursionError, UserError) as error:
                 raise UserError(
-                    f"{path}:{number}: not an answer to this test set ({error}); remove the line,"
-                    " or the file"
+                    f"{path}:{number}: not an answer to these {self.unit} ({error}); remove the"
+                    " line, or the file"
                 ) from error
         os.truncate(path, len(complete) + bool(complete))  # what a kill left half written
 
@@ -161,10 +171,14 @@ class Answers:
             raise UserError(f"{self.name}: answered id {shown}, which is not in the test set")
         if key in self.lines:
             raise UserError(f"{self.name}: answered id {shown} twice")
-        if "error" in line and "response" not in line:
+        if "error" in line and self.field not in line:
             raise UserError(f"{self.name}: id {shown}: {one_line(str(line['error']))[:200]}")
-        if reason := unusable(line.get("response")):
-            raise UserError(f"{self.name}: the response to id {shown} {reason}")
+        if reason := self.unusable(line.get(self.field)):
+            raise UserError(f"{self.name}: the {self.field} to id {shown} {reason}")
         numbers = {field: line[field] for field in NUMBERS if line.get(field) is not None}
-        self.lines[key] = {"id": key, "response": line["response"], **numbers}
+        self.lines[key] = {"id": key, self.field: line[self.field], **numbers}
         return self.lines[key]
+
+    def unusable(self, value: object) -> str:
+        """Return why a value is no answer, for a message; empty if it is one."""
+        return unusable(value)

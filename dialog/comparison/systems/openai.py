@@ -210,8 +210,18 @@ def cost_of(used: Mapping[str, int], price: str) -> float:
     return cost / 1e6
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Answer the contexts of standard input, several at a time, in their order."""
+def answer_rows(
+    arguments: Sequence[str],
+    turns_of: Callable[[Mapping[str, Any]], Sequence[str]],
+    fields_of: Callable[[str], Mapping[str, str]],
+) -> None:
+    """Answer the lines of standard input, several at a time, in their order.
+
+    Args:
+        arguments: URL#MODEL and options.
+        turns_of: Returns the turns of a chat for a line.
+        fields_of: Returns the fields of the answer for the text of a reply.
+    """
     endpoint, options = endpoint_of(arguments[0], arguments[1:])
     parallel = parse_number(options, "parallel", 1, 1)
     if "price" in options:
@@ -220,9 +230,9 @@ def main(arguments: Sequence[str]) -> None:
     try:
         with ThreadPoolExecutor(parallel) as pool:
             while block := list(islice(rows, parallel)):
-                texts = pool.map(endpoint.respond, [row["context"] for row in block])
+                texts = pool.map(endpoint.respond, map(turns_of, block))
                 for row, text in zip(block, texts, strict=True):
-                    write_line({"id": row["id"], "response": text})
+                    write_line({"id": row["id"], **fields_of(text)})
     finally:
         report: dict[str, Any] = {"url": endpoint.url, **endpoint.answered_by, **endpoint.used}
         if "price" in options:
@@ -232,6 +242,6 @@ def main(arguments: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     try:
-        main(sys.argv[1:])
+        answer_rows(sys.argv[1:], lambda row: row["context"], lambda text: {"response": text})
     except UserError as failure:
         leave(failure)

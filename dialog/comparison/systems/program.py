@@ -37,7 +37,7 @@ log = logging.getLogger("dialog")
 
 
 def answer_contexts(
-    system: Specification, rows: Sequence[Mapping[str, Any]], folder: Path, *, seconds: float
+    system: Specification, rows: Sequence[Mapping[str, Any]], answers: Answers, *, seconds: float
 ) -> None:
     """Have a program answer the contexts that lack an answer, and start it again when it ends or
     stops early.
@@ -46,15 +46,14 @@ def answer_contexts(
 
     Args:
         system: The program.
-        rows: Lines of ``dialog contexts``.
-        folder: Folder of the answers.
+        rows: Lines of ``dialog contexts``, or other questions with ids.
+        answers: Answers so far, which are added to.
         seconds: Longest time for one response, and for the start of the program.
 
     Raises:
         UserError: the program cannot be started, writes something else than answers, or gives no
             new answer in `ATTEMPTS` starts. The answers so far are kept.
     """
-    answers = Answers(folder, system.name, [row["id"] for row in rows])
     answers.check_same(system.fingerprint())
     idle = 0
     while missing := [row for row in rows if row["id"] not in answers.lines]:
@@ -64,12 +63,13 @@ def answer_contexts(
         idle = 0 if new else idle + 1
         if new == len(missing):
             break
-        state = f"{len(answers.lines):,} of {len(rows):,} contexts are answered"
+        done = len(rows) - len(missing) + new
+        state = f"{done:,} of {len(rows):,} {answers.unit} are answered"
         if idle == ATTEMPTS:
             first = to_json(next(row["id"] for row in rows if row["id"] not in answers.lines))
             raise UserError(
-                f"{system.name}: {reason}{last_line(folder / LOG)}; {state} and kept, the next is"
-                f" {first}; mend the program and repeat the command"
+                f"{system.name}: {reason}{last_line(answers.folder / LOG)}; {state} and kept, the"
+                f" next is {first}; mend the program and repeat the command"
             )
         log.warning("WARNING: %s: %s; %s, it is started again", system.name, reason, state)
 
@@ -134,7 +134,7 @@ def keep_answers(
         try:
             content = lines.get(timeout=GRACE if is_done else seconds)
         except queue.Empty:
-            return f"gave no response within {seconds:g} seconds"
+            return f"gave no answer within {seconds:g} seconds"
         if content is None:
             break
         if len(content) > MOST_BYTES:
@@ -151,7 +151,7 @@ def keep_answers(
         return f"was ended by {signal.Signals(-child.returncode).name}"
     if child.returncode:
         return f"ended with exit code {child.returncode}"
-    return f"ended after {done:,} of {number:,} responses"
+    return f"ended after {done:,} of {number:,} answers"
 
 
 def write_rows(file: IO[bytes], rows: Iterable[Mapping[str, Any]]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,8 +13,11 @@ from dialog.data.reading.files import sha256
 from dialog.errors import UserError
 from dialog.paths import is_inner_path
 
-ADAPTERS = {"hf": "huggingface", "openai": "openai"}
-"""Modules of this folder by the word before the colon of a command."""
+ADAPTERS = {
+    "hf": "dialog.comparison.systems.huggingface",
+    "openai": "dialog.comparison.systems.openai",
+}
+"""Modules by the word before the colon of a command."""
 
 
 class Specification(NamedTuple):
@@ -22,6 +25,16 @@ class Specification(NamedTuple):
 
     name: str
     text: str
+
+    @property
+    def flag(self) -> str:
+        """The option and the name, for messages."""
+        return f"--system {self.name}"
+
+    @property
+    def adapters(self) -> Mapping[str, str]:
+        """Modules by the word before the colon of a command."""
+        return ADAPTERS
 
     @property
     def option(self) -> str:
@@ -38,18 +51,15 @@ class Specification(NamedTuple):
         try:
             words = shlex.split(self.text)
         except ValueError as error:
-            raise UserError(f"--system {self.name}: {error}; check the quotation marks") from error
+            raise UserError(f"{self.flag}: {error}; check the quotation marks") from error
         if not words or not words[0]:
-            raise UserError(f"--system {self.name}: no command; give 'NAME: COMMAND'")
+            raise UserError(f"{self.flag}: no command; give a program and its arguments")
         adapter, colon, first = words[0].partition(":")
-        if not colon or adapter not in ADAPTERS:
+        if not colon or adapter not in self.adapters:
             return words
         if not first:
-            raise UserError(
-                f"--system {self.name}: {adapter}: needs a model, as in {adapter}:MODEL"
-            )
-        module = f"{__package__}.{ADAPTERS[adapter]}"
-        return [sys.executable, "-m", module, first, *words[1:]]
+            raise UserError(f"{self.flag}: {adapter}: needs a model, as in {adapter}:MODEL")
+        return [sys.executable, "-m", self.adapters[adapter], first, *words[1:]]
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the command, and the SHA-256 of each file that it names but the Python that runs

@@ -8,6 +8,7 @@ from dialog.report.sections.context_use import context_use
 from dialog.report.sections.cost import cost, runs, trials
 from dialog.report.sections.curves import curves
 from dialog.report.sections.differences import statistics
+from dialog.report.sections.judges import judges
 from dialog.report.sections.parity import parity
 from dialog.report.sections.ranking import ranking
 from dialog.report.sections.ratings import ratings
@@ -20,6 +21,7 @@ MAIN = (
     likelihood,
     generation,
     ratings,
+    judges,
     cost,
     curves,
     context_use,

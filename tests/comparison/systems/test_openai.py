@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from client import serving
 
-from dialog.comparison.systems.answers import ANSWERS, SYSTEM
+from dialog.comparison.systems.answers import ANSWERS, SYSTEM, Answers
 from dialog.comparison.systems.lines import messages_of
 from dialog.comparison.systems.openai import (
     KEY,
@@ -51,7 +51,8 @@ def test_dialog_serve_is_an_endpoint(trained: Callable[[str], Path], tmp_path: P
         model = client.get("/v1/models").json["data"][0]["id"]
         url = f"http://127.0.0.1:{client.port}/v1#{model}"
         served = parse_system(f"served: openai:{url} parallel=2 price=1/2")
-        answer_contexts(served, rows, tmp_path / "served", seconds=60)
+        answers = Answers(tmp_path / "served", "served", [row["id"] for row in rows])
+        answer_contexts(served, rows, answers, seconds=60)
     lines = (tmp_path / "served" / ANSWERS).read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["response"] for line in lines] == [
         run.respond(context).text for context in contexts

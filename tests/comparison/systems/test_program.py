@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dialog.comparison.systems.answers import ANSWERS, SYSTEM, answered
+from dialog.comparison.systems.answers import ANSWERS, SYSTEM, Answers, answered
 from dialog.comparison.systems.program import answer_contexts
 from dialog.comparison.systems.specification import Specification, parse_system
 from dialog.errors import UserError
@@ -43,7 +43,8 @@ def lines(folder: Path) -> list[dict[str, Any]]:
 
 
 def run(folder: Path, body: str, seconds: float = 60.0) -> None:
-    answer_contexts(program(folder, body), ROWS, folder / "mine", seconds=seconds)
+    answers = Answers(folder / "mine", "mine", [row["id"] for row in ROWS])
+    answer_contexts(program(folder, body), ROWS, answers, seconds=seconds)
 
 
 def test_answers_are_stored_with_what_answered(tmp_path: Path) -> None:
@@ -114,14 +115,14 @@ def test_a_later_command_continues(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"mine\.py has changed since the first 5 answers"):
         run(tmp_path, PLAIN + "  # better")
     path.write_bytes(whole.replace(b"d1#1", b"other"))
-    with pytest.raises(UserError, match=r"answers\.jsonl:2: not an answer to this test set"):
+    with pytest.raises(UserError, match=r"answers\.jsonl:2: not an answer to these contexts"):
         run(tmp_path, PLAIN)
 
 
 def test_a_program_that_hangs_ends_with_its_children(tmp_path: Path) -> None:
     body = "import subprocess\nsubprocess.Popen(['sleep', '600'])\nsubprocess.run(['sleep', '600'])"
     began = time.monotonic()
-    with pytest.raises(UserError, match=r"gave no response within 0\.5 seconds; 0 of 6 contexts"):
+    with pytest.raises(UserError, match=r"gave no answer within 0\.5 seconds; 0 of 6 contexts"):
         run(tmp_path, body, seconds=0.5)
     assert time.monotonic() - began < 60
 
@@ -138,7 +139,7 @@ def test_systems_that_cannot_be_read(text: str) -> None:
 def test_a_command_that_does_not_exist(tmp_path: Path) -> None:
     system = parse_system("mine: no-such-program --x")
     with pytest.raises(UserError, match="mine: no-such-program cannot be started"):
-        answer_contexts(system, ROWS, tmp_path / "mine", seconds=1.0)
+        answer_contexts(system, ROWS, Answers(tmp_path, "mine", ["d0#1"]), seconds=1.0)
 
 
 def test_a_program_that_is_the_first_word_is_one_of_its_files(tmp_path: Path) -> None:

@@ -1,0 +1,195 @@
+"""``--judge 'COMMAND'``: a program chooses between responses of two contenders to one context.
+
+It reads lines {"id", "context", "references", "a", "b"} and writes {"id", "choice"} for each, where
+the choice is "a", "b" or "tie". Each pair is asked in both orders. Answers are kept in
+judges/<hash of the command>/, as those of a system are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dialog.comparison.preference.pairs import (
+    CHOICES,
+    EVEN,
+    SCORES,
+    ResponsePair,
+    change_results,
+    draw_pairs,
+    preference,
+    read_contenders,
+    read_results,
+    sources_of,
+)
+from dialog.comparison.systems.answers import Answers
+from dialog.comparison.systems.program import answer_contexts
+from dialog.comparison.systems.specification import Specification
+from dialog.escaping import to_json
+from dialog.report.progress import ProgressBars
+
+JUDGES = "judges"
+ITEMS = 200
+"""Pairs of responses of each two contenders."""
+OTHER = {"a": "b", "b": "a", "tie": "tie"}
+"""Choices after an exchange of the responses."""
+
+log = logging.getLogger("dialog")
+
+
+class JudgeCommand(Specification):
+    """The program of a judge."""
+
+    @property
+    def flag(self) -> str:
+        """The option, for messages."""
+        return "--judge"
+
+    @property
+    def adapters(self) -> Mapping[str, str]:
+        """Modules by the word before the colon of a command."""
+        return {"openai": "dialog.comparison.preference.endpoint"}
+
+
+class Choices(Answers):
+    """Choices of a judge, kept in its folder."""
+
+    field = "choice"
+    unit = "questions"
+    keeps_others = True  # ids are hashes of the texts
+
+    def __init__(self, folder: Path, ids: Collection[str]) -> None:
+        super().__init__(folder, "judge", ids)
+        self.asked = set(ids)
+        self.bars = ProgressBars()
+
+    def unusable(self, value: object) -> str:
+        """Return why a value is no choice, for a message; empty if it is one."""
+        return "" if value in CHOICES else f"is {to_json(value)[:60]}; give a, b or tie"
+
+    def add(self, content: bytes) -> None:
+        """Keep a line of the program, and show the progress."""
+        super().add(content)
+        done = len(self.asked & self.lines.keys())
+        self.bars.show("judge", done, len(self.asked))
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Choices about a pair in the order (a, b) and after an exchange, "a" the first response shown;
+    none about equal responses.
+    """
+
+    pair: ResponsePair
+    shown: tuple[str, str] | None
+
+    @property
+    def is_consistent(self) -> bool:
+        """Whether both orders have the same better response, or both a tie."""
+        return self.shown is None or self.shown[0] == OTHER[self.shown[1]]
+
+    @property
+    def choice(self) -> str:
+        """Contender chosen in both orders; else a tie."""
+        return self.shown[0] if self.shown and self.is_consistent else "tie"
+
+
+def judge(folder: Path, text: str, *, items: int = ITEMS, seconds: float = 300.0) -> dict[str, Any]:
+    """Have a program judge pairs of a finished comparison, write its preferences into results.json
+    and the reports, and return results.json.
+
+    Args:
+        folder: Folder of the comparison.
+        text: Command of the judge.
+        items: Pairs of responses of each two contenders.
+        seconds: Longest time for one answer.
+
+    Raises:
+        UserError: the comparison is not finished, or the judge fails; its answers so far are kept.
+    """
+    command = JudgeCommand("judge", text.strip())
+    _ = command.command
+    results = read_results(folder)
+    drawn = draw_pairs(read_contenders(folder, results), items)
+    pairs = [pair for one in drawn.values() for pair in one]
+    different = [pair for pair in pairs if not pair.is_equal]
+    questions = {row["id"]: row for pair in different for row in questions_of(pair)}
+    place = folder / JUDGES / hashlib.sha256(command.text.encode()).hexdigest()[:12]
+    choices = Choices(place, questions)
+    with choices.bars:
+        answer_contexts(command, [*questions.values()], choices, seconds=seconds)
+    answers = {key: line["choice"] for key, line in choices.lines.items()}
+    entry = {
+        **choices.fingerprint,
+        "sources": sources_of(results),
+        "pairs": [
+            pair_entry(names, [judgement(pair, answers) for pair in one])
+            for names, one in drawn.items()
+        ],
+    }
+    for one in entry["pairs"]:
+        if one["consistency"] is not None and one["consistency"] < EVEN:
+            log.warning(
+                "WARNING: judge: contradicts itself in %d %% of the pairs of %s and %s, which count"
+                " as ties",
+                round(100 * (1 - one["consistency"])),
+                one["a"],
+                one["b"],
+            )
+
+    def replaced(present: dict[str, Any]) -> dict[str, Any]:
+        others = [one for one in present["judges"] if one["command"] != entry["command"]]
+        return {"judges": [*others, entry]}
+
+    return change_results(folder, replaced)
+
+
+def questions_of(pair: ResponsePair) -> list[dict[str, Any]]:
+    """Return the lines that ask a judge about a pair in both orders; their ids are hashes of the
+    texts.
+    """
+    lines = []
+    for a, b in (pair.responses, pair.responses[::-1]):
+        texts = {"context": pair.context, "references": pair.references, "a": a, "b": b}
+        name = hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:16]
+        lines.append({"id": name, **texts})
+    return lines
+
+
+def judgement(pair: ResponsePair, answers: Mapping[str, str]) -> Judgement:
+    """Return what a judge has answered about a pair."""
+    if pair.is_equal:
+        return Judgement(pair, None)
+    first, second = (answers[row["id"]] for row in questions_of(pair))
+    return Judgement(pair, (first, second))
+
+
+def pair_entry(names: tuple[str, str], judgements: Sequence[Judgement]) -> dict[str, Any]:
+    """Return preference share with interval, consistency under exchange, and the share of the
+    first response among decided answers.
+    """
+    share, limits = preference(
+        [one.pair for one in judgements], [SCORES[one.choice] for one in judgements]
+    )
+    asked = [one for one in judgements if one.shown is not None]
+    counts = Counter(choice for one in asked for choice in one.shown or ())
+    decided = counts["a"] + counts["b"]
+    return {
+        "a": names[0],
+        "b": names[1],
+        "items": len(judgements),
+        "equal": len(judgements) - len(asked),
+        "runs": len({one.pair.run for one in judgements}),
+        "dialogues": len({one.pair.dialogue for one in judgements}),
+        **{f"chosen_{choice}": sum(one.choice == choice for one in judgements) for choice in "ab"},
+        "share": share,
+        "interval": limits,
+        "consistency": sum(one.is_consistent for one in asked) / len(asked) if asked else None,
+        "first": counts["a"] / decided if decided else None,
+    }

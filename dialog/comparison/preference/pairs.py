@@ -1,0 +1,249 @@
+"""Pairs of responses of two contenders to the same context, drawn from a finished comparison."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain, combinations, zip_longest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dialog.analysis.measured import RESPONSES, all_references, read_responses
+from dialog.atomic import lock, write_json
+from dialog.comparison.results.samples import with_context
+from dialog.comparison.statistics.interval import LEVEL, Runs, interval, variances
+from dialog.comparison.statistics.measured import Sums
+from dialog.comparison.statistics.ratings import RESULTS_VERSION
+from dialog.data.reading.files import sha256
+from dialog.errors import UserError
+from dialog.escaping import json_copy
+from dialog.json_files import read_json
+from dialog.report.files import write_reports
+
+RESULTS = "results.json"
+CHOICES = ("a", "b", "tie")
+"""Which response of a pair is better."""
+SCORES = {"a": 1.0, "b": 0.0, "tie": 0.5}
+"""Score of the first response for each choice; its mean is the preference share."""
+EVEN = 0.5
+"""Preference share of equal contenders."""
+Responses = Sequence[Mapping[str, Any]]
+"""Lines of a responses.jsonl."""
+
+
+@dataclass(frozen=True)
+class ResponsePair:
+    """Responses of contenders a and b to one context.
+
+    Attributes:
+        run: Number of the pair of runs, from 0.
+        example: Id in the test set.
+        dialogue: Id of the dialogue, the example's own without one.
+    """
+
+    a: str
+    b: str
+    run: int
+    example: str
+    dialogue: str
+    context: tuple[str, ...]
+    references: tuple[str, ...]
+    responses: tuple[str, str]
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether both responses are the same text."""
+        return self.responses[0] == self.responses[1]
+
+    @property
+    def key(self) -> tuple[str, str, int, str]:
+        """Contenders, pair of runs and example."""
+        return (self.a, self.b, self.run, self.example)
+
+
+# ------------------------------------------------------------------ results.json
+
+
+def read_results(folder: Path) -> dict[str, Any]:
+    """Read results.json of a finished comparison.
+
+    Raises:
+        UserError: the comparison has none, or one of an earlier version.
+    """
+    path = folder / RESULTS
+    if not path.is_file():
+        raise UserError(f"{folder}: is not a finished comparison ({RESULTS} is missing)")
+    results = read_json(path, "models")
+    if results.get("version") != RESULTS_VERSION:
+        raise UserError(
+            f"{path}: has version {results.get('version', 'below 6')}, not {RESULTS_VERSION};"
+            f" run compare {folder} first"
+        )
+    return results
+
+
+def change_results(
+    folder: Path, change: Callable[[dict[str, Any]], Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Replace sections of results.json, write the reports again, and return results.json.
+
+    Args:
+        folder: Folder of the comparison.
+        change: Returns the new sections, given results.json.
+    """
+    with lock(folder / ".report.lock", wait=True):
+        results = read_results(folder)
+        results |= json_copy(change(results))
+        write_reports(results, folder)
+        write_json(folder / RESULTS, results)
+    return results
+
+
+def sources_of(results: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the SHA-256 of the responses of each contender's runs."""
+    return {
+        model["name"]: [run["hashes"][RESPONSES] for run in model["runs"] if run.get("hashes")]
+        for model in results["models"]
+    }
+
+
+def kept_sections(path: Path, results: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the judgements and ratings of an earlier results.json whose responses are the present
+    ones; none from a damaged file.
+    """
+    present = sources_of(results)
+    judges: list[dict[str, Any]] = []
+    with suppress(UserError):
+        earlier = read_json(path, "judges")
+        judges = [judge for judge in earlier["judges"] if is_present(judge["sources"], present)]
+    return {"judges": judges}
+
+
+def is_present(sources: Mapping[str, Any], present: Mapping[str, Any]) -> bool:
+    """Return whether the contenders still have these responses."""
+    return all(present.get(name) == hashes for name, hashes in sources.items())
+
+
+# ------------------------------------------------------------------ sampling
+
+
+def read_contenders(folder: Path, results: Mapping[str, Any]) -> dict[str, list[Responses]]:
+    """Return the responses of each evaluated run of each contender.
+
+    Raises:
+        UserError: a file is missing, or has changed since the report.
+    """
+    contenders: dict[str, list[Responses]] = {}
+    for model in results["models"]:
+        for run in model["runs"]:
+            if not run["evaluation"]:
+                continue
+            path = folder / run["folder"] / run["evaluation"] / RESPONSES
+            if path.is_file() and sha256(path) != run["hashes"].get(RESPONSES):
+                raise UserError(f"{path}: has changed since the report; run compare {folder} first")
+            contenders.setdefault(model["name"], []).append(read_responses(path))
+    return contenders
+
+
+def draw_pairs(
+    contenders: Mapping[str, Sequence[Responses]], number: int, seed: int = 0
+) -> dict[tuple[str, str], list[ResponsePair]]:
+    """Return about `number` pairs of responses, at least one for each pair of runs, of each two
+    contenders.
+
+    All pairs of runs answer the same examples: one of each dialogue in random order, then a second
+    one of each. Runs of both contenders are paired in their order; those of a contender with a
+    single run have it in common. Examples without context are left out if others have one.
+    """
+    first = next(iter(contenders.values()))[0]
+    order = draw_examples(first, seed)
+    drawn = {}
+    for a, b in combinations(contenders, 2):
+        runs = paired_runs(contenders[a], contenders[b])
+        drawn[a, b] = [
+            response_pair((a, b), run, (one[place], other[place]))
+            for place in order[: max(1, number // len(runs))]
+            for run, (one, other) in enumerate(runs)
+        ]
+    return drawn
+
+
+def draw_examples(rows: Responses, seed: int) -> list[int]:
+    """Return the places of the examples in random order, those of different dialogues first."""
+    chance = random.Random(seed)
+    places = with_context(rows)
+    chance.shuffle(places)
+    dialogues: dict[str, list[int]] = {}
+    for place in places:
+        dialogues.setdefault(dialogue_of(rows[place]), []).append(place)
+    rounds = chain.from_iterable(zip_longest(*dialogues.values()))
+    return [place for place in rounds if place is not None]
+
+
+def paired_runs(
+    a: Sequence[Responses], b: Sequence[Responses]
+) -> list[tuple[Responses, Responses]]:
+    """Pair the runs of two contenders in their order; a single run is paired with each."""
+    sizes = (len(a), len(b))
+    number = max(sizes) if 1 in sizes else min(sizes)
+    return [(a[run % len(a)], b[run % len(b)]) for run in range(number)]
+
+
+def dialogue_of(row: Mapping[str, Any]) -> str:
+    """Return the id of the dialogue, or that of the example if it has none."""
+    return str(row.get("dialogue_id", row["id"]))
+
+
+def response_pair(
+    names: tuple[str, str], run: int, rows: tuple[Mapping[str, Any], Mapping[str, Any]]
+) -> ResponsePair:
+    """Return the pair of two lines of responses to one example."""
+    return ResponsePair(
+        *names,
+        run,
+        rows[0]["id"],
+        dialogue_of(rows[0]),
+        tuple(rows[0]["context"]),
+        tuple(all_references(rows[0])),
+        (rows[0]["response"], rows[1]["response"]),
+    )
+
+
+# ------------------------------------------------------------------ preference
+
+
+def preference(
+    pairs: Sequence[ResponsePair], scores: Sequence[float]
+) -> tuple[float, list[float] | None]:
+    """Return the preference share of contender a, the mean score, and its interval over dialogues
+    and pairs of runs; None for a single dialogue.
+
+    Args:
+        pairs: Pairs of the same two contenders; all pairs of runs have the same examples.
+        scores: Score of each.
+    """
+    numbers: dict[str, int] = {}
+    labels = np.array([numbers.setdefault(pair.dialogue, len(numbers)) for pair in pairs])
+    runs = np.array([pair.run for pair in pairs])
+    values = np.array(scores)
+    if len(numbers) < 2:
+        return float(values.mean()), None
+    sums = [
+        Sums(
+            np.stack([values[runs == run], np.ones((runs == run).sum())], axis=1),
+            labels[runs == run],
+            lambda total, number: total / number,
+        )
+        for run in np.unique(runs)
+    ]
+    shares = Runs(
+        np.array([one.value() for one in sums]), np.stack([one.leave_one_out() for one in sums])
+    )
+    even = Runs(np.full(1, EVEN), np.full((1, len(numbers)), EVEN))
+    result = interval(shares, even, variances(shares, even), LEVEL)
+    limits = (result.low + EVEN, result.high + EVEN)
+    return result.difference + EVEN, [min(max(limit, 0.0), 1.0) for limit in limits]
