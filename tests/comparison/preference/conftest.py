@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from dialog.cli import main
+
 HOSTILE = '</script><img src=//evil.example onerror=alert(1)> \x1b[2J \u202e " =1+1'
-Compare = Callable[..., tuple[int, str]]
 
 
 def response(dialogue: int, turn: int, words: int) -> str:
@@ -20,9 +22,10 @@ def response(dialogue: int, turn: int, words: int) -> str:
     return " ".join(f"w{dialogue}{turn}{word}" for word in range(words))
 
 
-@pytest.fixture
-def folder(compare: Compare, tmp_path: Path) -> Path:
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """In four of five examples `long` has the longer response; one in twelve pairs is equal."""
+    root = tmp_path_factory.mktemp("preference")
     places = [(dialogue, turn) for dialogue in range(12) for turn in range(3)]
     words = {
         "a0": [5 if n % 5 else 2 for n in range(36)],
@@ -41,8 +44,22 @@ def folder(compare: Compare, tmp_path: Path) -> Path:
             for (dialogue, turn), size in zip(places, sizes, strict=True)
         ]
         text = "".join(json.dumps(line) + "\n" for line in lines)
-        (tmp_path / f"{name}.jsonl").write_text(text, encoding="utf-8")
-    assert compare("long=a0.jsonl,a1.jsonl", "short=b0.jsonl", "--output", "out")[0] == 0
+        (root / f"{name}.jsonl").write_text(text, encoding="utf-8")
+    arguments = ["long=a0.jsonl,a1.jsonl", "short=b0.jsonl", "--output", "out"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        patch.setattr(sys, "argv", ["dialog", "compare", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+    assert not ended.value.code
+    return root
+
+
+@pytest.fixture
+def folder(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a copy of the finished comparison, below the current folder."""
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
     return tmp_path / "out"
 
 
