@@ -99,8 +99,8 @@ def rollout(maps: Sequence[AttentionMap]) -> Tensor | None:
     is kept, and rows are divided by their sum. With
     recurrent layers, which have no weights between their states, the rollout is the cross-attention
     itself. The two parts of one attention over source and target (``decoder_only``) count like two
-    attentions. Attention over whole turns (hierarchical encoders) is not followed. The rollout of an
-    ensemble is the mean over its networks.
+    attentions. Attention over whole turns (hierarchical encoders) is not followed. The rollout of
+    an ensemble is the mean over its networks.
     """
     networks = dict.fromkeys(one.network for one in maps)
     rollouts = [
