@@ -9,10 +9,10 @@ from itertools import islice, pairwise
 
 import pytest
 
-from dialog.data.corpora.builtin import builtin_dialogues
 from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
-from dialog.data.corpora.builtin.scenarios import SCENARIOS, VALUES, Scenario
+from dialog.data.corpora.builtin.scenarios import SCENARIOS, VALUES
 from dialog.data.dialogue import SPLITS, Dialogue, Turn
+from dialog.data.text_matching.leaks import hash_long_pairs
 from dialog.errors import UserError
 
 WINDOW = 6
@@ -90,33 +90,45 @@ def test_a_size_below_one_is_rejected(size: int) -> None:
         BuiltinDialogues(size=size)
 
 
-@pytest.mark.parametrize("distractors", [0, 1])
-def test_splits_share_no_dialogue_even_across_seeds(
-    distractors: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opening = (("Hello, I lost my {item}.",), ("Oh no. When was that?",), ("That was on {day}.",))
-    questions = (
-        ("What did you lose?", "I lost my {item}."),
-        ("Which day was it?", "It was on {day}."),
-    )
-    asides = (("My {person} was there.", "I see."),)
-    # 420 dialogues, 12 times as many with a distractor: without a rule, splits have many in common
-    few = Scenario(("visitor", "clerk"), opening, questions, asides, ((), ()), "Now back to you.")
-    monkeypatch.setattr(builtin_dialogues, "SCENARIOS", {"few": few})
-    texts = {
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_splits_share_no_pair_of_turns_even_across_seeds(scenario: str) -> None:
+    pairs = {
         split: {
-            words(d.turns)
+            pair
             for seed in (0, 1)
-            for d in BuiltinDialogues(size=1500, seed=seed, distractors=distractors).dialogues(
+            for dialogue in BuiltinDialogues(size=1000, seed=seed, scenarios=[scenario]).dialogues(
                 split
             )
+            for pair in hash_long_pairs(dialogue).tolist()
         }
         for split in SPLITS
     }
-    assert len(set.union(*texts.values())) > 400
-    assert not texts["train"] & texts["validation"]
-    assert not texts["train"] & texts["test"]
-    assert not texts["validation"] & texts["test"]
+    assert all(pairs.values())
+    assert sum(map(len, pairs.values())) == len(set.union(*pairs.values()))
+
+
+def test_what_added_exchanges_stand_between_is_of_one_split_too() -> None:
+    turns = {
+        split: {
+            (dialogue.turns[answer - 1].text, dialogue.turns[answer].text)
+            for dialogue in BuiltinDialogues(
+                size=1000, memory=1, distractors=1, corrections=0.5
+            ).dialogues(split)
+            for answer in answers(dialogue)
+        }
+        for split in SPLITS
+    }
+    assert sum(map(len, turns.values())) == len(set.union(*turns.values()))
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_every_question_of_every_scenario_occurs_in_every_split(split: str) -> None:
+    asked: dict[object, set[str]] = defaultdict(set)
+    for dialogue in BuiltinDialogues(size=3_000).dialogues(split):
+        forms = {masked(dialogue.turns[place]) for place in answers(dialogue)}
+        asked[dialogue.meta["scenario"]] |= forms
+    for name, scenario in SCENARIOS.items():
+        assert asked[name] == {re.sub(r"{\w+}", "*", answer) for _, answer in scenario.questions}
 
 
 def test_dialogues_within_a_split_rarely_repeat() -> None:
@@ -194,7 +206,9 @@ def test_no_answer_can_be_guessed_without_the_context() -> None:
     assert {scenario for scenario, _ in replies_to} == set(SCENARIOS)
     for form, counts in replies_to.items():
         assert counts.total() > 50
-        assert counts.most_common(1)[0][1] < 0.2 * counts.total(), form  # a day of the week: 1 of 7
+        assert counts.most_common(1)[0][1] < 0.25 * counts.total(), (
+            form
+        )  # a day of the week: 1 of 7
 
 
 def test_questions_ask_for_either_of_two_facts_of_a_kind() -> None:

@@ -261,7 +261,7 @@ def test_distractors_state_facts_of_the_questioned_kinds() -> None:
                 if any(set(VALUES[kind]) & set(re.findall(r"\w+", others)) for kind in kinds):
                     rivals[dialogue.meta["scenario"], min(kinds)] += 1
     assert {scenario for scenario, _ in rivals} == set(SCENARIOS)
-    assert min(rivals.values()) > 5
+    assert min(rivals.values()) > 2
 
 
 def test_corrections_occur_with_their_probability() -> None:
@@ -274,7 +274,7 @@ def test_corrections_occur_with_their_probability() -> None:
             len([text for text in texts_before_questions(dialogue) if "my cat is called" in text])
         ] += 1
     assert 0.67 < corrected[0] / len(dialogues) < 0.73
-    assert 0.27 < corrected[2] / (corrected[1] + corrected[2]) < 0.33
+    assert 0.26 < corrected[2] / (corrected[1] + corrected[2]) < 0.34
 
 
 def test_small_talk_and_people_repeat_only_after_all_others() -> None:
