@@ -157,7 +157,7 @@ def test_smoke_on_files(
     assert maps
     recorded = json.loads(maps[0].read_text(encoding="utf-8"))
     decoder = composed.recipe.model.decoder["name"]
-    without_attention = "no_attention" in name or decoder in ("lstm_plain", "decoder_only")
+    without_attention = "no_attention" in name or decoder == "lstm_plain"
     assert bool(recorded["maps"]) is not without_attention
     (tmp_path / "in.jsonl").write_text(
         json.dumps({"context": ["Hello .", "How are you ?"]}) + "\n", encoding="utf-8"

@@ -79,10 +79,10 @@ class BuiltinDialogues:
     Splits combine what they say in different ways, so that a model cannot answer from memory: no
     two splits share the last turn of an opening, a question with its answer, or an answer with the
     question after it, for any seeds, sizes and settings. Which split a combination belongs to is a
-    function of its words. Names, times, and wordings alone occur in all splits, as do the exchanges
-    that the settings below add. Within a split dialogues may repeat: 2 % of a million do, 0.07 %
-    with `memory` 1. Dialogue i of a split
-    depends only on i, the split and the settings other than `size`.
+    function of its words. Names, times and wordings alone occur in all splits, as do the exchanges
+    that the settings above add. Within a split dialogues may repeat: 2 % of a million do, 0.07 %
+    with `memory` 1. Dialogue i of a split depends only on i, the split and the settings other than
+    `size`.
 
     Args:
         size: Training dialogues, at least 1; validation and test each have a tenth as many, at
