@@ -15,6 +15,8 @@ from dialog.errors import UserError
 
 EXTRA = ("h11", "pydantic", "starlette", "uvicorn")
 """Packages of the extra `serve`."""
+OPENINGS = 8
+"""First lines of each run that the page offers with --examples."""
 
 
 @click.command()
@@ -61,6 +63,18 @@ EXTRA = ("h11", "pydantic", "starlette", "uvicorn")
     help="Time for a response, or for the first piece of a stream; then it gets status 503.",
 )
 @click.option(
+    "--votes",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Append blind votes of the web page to FILE, for compare --ratings; by default none.",
+)
+@click.option(
+    "--examples",
+    is_flag=True,
+    help="Offer first lines of the validation split on the web page: everyone who opens it can"
+    " read them.",
+)
+@click.option(
     "--log", is_flag=True, help="Write each request to the standard error, without its texts."
 )
 @ensemble_option
@@ -76,18 +90,23 @@ def serve(
     batch: int,
     queue: int,
     deadline: float,
+    votes: Path | None,
+    examples: bool,
     log: bool,
     ensemble: tuple[Path, ...],
     precision: str,
     ablate: tuple[str, ...],
     trust: Trust,
 ) -> None:
-    """Serve RUNs over HTTP: OpenAI's chat format, attention maps and a web page of the first one.
+    """Serve RUNs over HTTP: OpenAI's chat format, attention maps, and a web page to talk to them,
+    look inside and compare.
 
     \b
     POST /v1/chat/completions  responses in OpenAI's format, also streamed
     POST /attention            {"context": [TEXT, ...], "response": TEXT}: JSON, or "format": "html"
-    GET  /                     web page: chat with attention maps
+    POST /votes                a vote on two responses, with --votes
+    GET  /                     web page: chats with all runs side by side, attention, blind votes
+    GET  /runs                 facts about the runs
     GET  /v1/models, /healthz, /readyz, /metrics, /openapi.json
 
     generation=CHOICE selects the search; the temperature and top_p of a request select sampling. If
@@ -130,5 +149,7 @@ def serve(
         os.environ.get(TOKEN, ""),
         keep_alive=keep_alive,
         limits=LoadLimits(batch, queue, deadline),
+        votes=votes,
+        openings=OPENINGS if examples else 0,
         logs=log,
     )

@@ -15,7 +15,7 @@ from dialog.report.drawing.attention.page import explorer_json, explorer_style, 
 from dialog.report.drawing.axes import SERIES
 from dialog.report.formats.metrics import METRIC_DISPLAYS
 from dialog.report.formats.numbers import duration, hardware
-from dialog.report.page import render_page
+from dialog.report.page import joined, render_page
 from dialog.report.sections.order import appendix, main_sections
 from dialog.report.sections.ranking import TITLE as PICTURES
 from dialog.report.sections.ratings import rating_fingerprint
@@ -72,7 +72,7 @@ def write_html(results: Results, path: Path) -> None:
             "dialog.report",
             "report.html.j2",
             values,
-            scripts=("rating.js", "drawing/attention/explorer.js"),
+            script=joined("dialog.report", ("rating.js", "drawing/attention/explorer.js")),
         ),
     )
 

@@ -20,7 +20,7 @@ def render_page(
     template: str,
     values: dict[str, Any],
     *,
-    scripts: Sequence[str] = (),
+    script: str = "",
     style: str = "",
     framed: Sequence[tuple[str, str]] = (),
     connects: bool = False,
@@ -30,14 +30,13 @@ def render_page(
     addresses.
 
     The template also receives `style`, the style sheet shared by all pages, `policy`, the content
-    security policy, and `script`, the files of the package that are named in `scripts`; the policy
-    allows this text and no other script.
+    security policy, and `script`; the policy allows this text and no other script.
 
     Args:
         package: Package of the files.
         template: File of the package.
         values: Variables of the template.
-        scripts: Files of the package that are joined to one script.
+        script: Text of the only script.
         style: Continues the shared style sheet; the policy then allows no other style, not even a
             style attribute.
         framed: Script and style sheet of each page that it frames; frames inherit the policy.
@@ -45,8 +44,7 @@ def render_page(
         computes: Whether scripts may compile WebAssembly, and run texts of theirs in workers.
     """
     sheet = style_sheet(style)
-    code = joined(package, scripts)
-    codes = [code] if code else []
+    codes = [script] if script else []
     sheets = [sheet] if style else []
     policy = security_policy(
         [*codes, *(one for one, _ in framed)],
@@ -54,13 +52,20 @@ def render_page(
         connects=connects,
         computes=computes,
     )
-    shared = {"style": Markup(sheet), "policy": policy, "script": Markup(code)}
+    shared = {"style": Markup(sheet), "policy": policy, "script": Markup(script)}
     return templates(package).get_template(template).render(**shared, **values)
 
 
 def style_sheet(style: str) -> str:
     """Return the style sheet shared by all pages, continued by `style`."""
     return (files("dialog.report") / "report.css").read_text(encoding="utf-8") + style
+
+
+def chat_sources() -> tuple[str, str]:
+    """Return the script and the style sheet that pages with a chat share: controls, and the
+    attention of a reply.
+    """
+    return joined("dialog.report", ["chat.js"]), joined("dialog.report", ["chat.css"])
 
 
 def joined(package: str, names: Sequence[str]) -> str:

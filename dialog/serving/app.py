@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError
+from datetime import UTC, datetime
 from functools import cached_property
 from secrets import token_hex
 from typing import Any, TypeVar
@@ -18,11 +19,12 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from dialog.errors import UserError
-from dialog.escaping import printable
 from dialog.generation.chosen_search import draws
 from dialog.generation.responder import Candidate
 from dialog.report.drawing.attention.page import attention_page, page_sources
-from dialog.report.page import joined, render_page
+from dialog.report.page import chat_sources, joined, render_page
+from dialog.runs.facts import labelled_facts, labelled_results, run_facts
+from dialog.runs.facts import openings as openings_of
 from dialog.runs.run import Run, run_names
 from dialog.serving.engine import DEFAULT_LIMITS, Answer, Call, Engine, Generation, Job, LoadLimits
 from dialog.serving.gatekeeper import HEALTH, PROBES, READY, AnsweredRequest, Gatekeeper, read_body
@@ -37,6 +39,9 @@ from dialog.serving.replies import (
     ModelList,
     Ready,
     RequestError,
+    Saved,
+    ServedRunEntry,
+    ServedRunList,
     TextEvents,
     before_stop,
     choice,
@@ -48,9 +53,18 @@ from dialog.serving.replies import (
     usage,
     usage_chunk,
 )
-from dialog.serving.requests import AttentionRequest, ChatRequest, first_error, selected_search
+from dialog.serving.requests import (
+    AttentionRequest,
+    ChatRequest,
+    VoteRequest,
+    first_error,
+    selected_search,
+)
+from dialog.serving.votes import VoteFile
 
 PACKAGE = "dialog.serving"
+SCRIPTS = [f"page/{name}.js" for name in ("service", "chats", "replies", "studio", "start")]
+VOTE_FORMAT = 1
 MOST_RESPONSE_TOKENS = 256
 """Tokens of a response whose attention maps are computed."""
 
@@ -59,12 +73,26 @@ Result = TypeVar("Result")
 
 
 class ServedRun:
-    """A run of the service: its name there, and its engine."""
+    """A run of the service: its name there, its engine, and first turns of its corpus."""
 
-    def __init__(self, name: str, run: Run, limits: LoadLimits) -> None:
+    def __init__(self, name: str, run: Run, limits: LoadLimits, openings: Sequence[str]) -> None:
         self.name = name
         self.run = run
         self.engine = Engine(run, limits)
+        facts = labelled_facts(run_facts(run)), labelled_results(run)
+        self._entry = facts, [*openings]
+
+    def entry(self) -> ServedRunEntry:
+        """Return what the web page shows."""
+        (facts, results), openings = self._entry
+        return {
+            "name": self.name,
+            "facts": facts,
+            "results": results,
+            "search": self.run.recipe.generation.search["name"],
+            "openings": openings,
+            "removed": not self.run.folder.is_dir(),
+        }
 
     @cached_property
     def pieces(self) -> list[bytes]:
@@ -80,6 +108,8 @@ class Service:
         token: Key that requests need, see `Gatekeeper`; "" for none.
         hosts: Accepted names of this host, see `Gatekeeper`.
         limits: Limits of each run.
+        votes: File that keeps votes; None to keep none.
+        openings: Number of first turns of each run's validation split that the page offers.
         log: Called after each request, whose `endpoint` is then its route.
     """
 
@@ -89,18 +119,22 @@ class Service:
         token: str = "",
         hosts: Sequence[str] = (),
         limits: LoadLimits = DEFAULT_LIMITS,
+        votes: VoteFile | None = None,
+        openings: int = 0,
         log: Callable[[AnsweredRequest], None] | None = None,
     ) -> None:
         names = run_names(runs)
         self.served = {
-            name: ServedRun(name, run, limits) for name, run in zip(names, runs, strict=True)
+            name: ServedRun(name, run, limits, openings_of(run, openings) if openings else ())
+            for name, run in zip(names, runs, strict=True)
         }
         self.first = self.served[names[0]]
         self.limits = limits
         self.log = log
         self.metrics = Metrics()
         self.started = int(time.time())
-        self.page = chat_page(names[0], needs_key=bool(token))
+        self.votes = votes
+        self.page = studio_page(needs_key=bool(token))
         self.description = openapi(", ".join(names))
         routes = [
             Route("/", self.show_page),
@@ -108,6 +142,8 @@ class Service:
             Route(READY, self.ready),
             Route("/metrics", self.measure),
             Route("/openapi.json", self.describe),
+            Route("/runs", self.runs),
+            Route("/votes", self.vote, methods=["POST"]),
             Route("/v1/models", self.models),
             Route("/v1/models/{name:path}", self.model),
             Route("/v1/chat/completions", self.complete, methods=["POST"]),
@@ -151,6 +187,32 @@ class Service:
     async def describe(self, request: Request) -> Response:
         """Return the routes and their fields in the format of OpenAPI."""
         return json_response(self.description)
+
+    async def runs(self, request: Request) -> Response:
+        """Return facts about the runs for the web page."""
+        entries = [model.entry() for model in self.served.values()]
+        listed: ServedRunList = {"runs": entries, "votes": self.votes is not None}
+        return json_response(listed)
+
+    async def vote(self, request: Request) -> Response:
+        """Keep a vote on two responses."""
+        vote = await parsed(request, VoteRequest)
+        models = [self._model(name) for name in vote.models]
+        if self.votes is None:
+            raise RequestError(409, "votes are not kept; start serve with --votes FILE")
+        line = {
+            "format": VOTE_FORMAT,
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "rater": vote.rater,
+            "models": vote.models,
+            "weights": [model.run.weights for model in models],
+            "context": vote.context,
+            "responses": vote.responses,
+            "choice": vote.choice,
+        }
+        await asyncio.to_thread(self.votes.append, line)
+        saved: Saved = {"saved": True}
+        return json_response(saved)
 
     async def models(self, request: Request) -> Response:
         """Return all models."""
@@ -354,17 +416,18 @@ def completion(
     }
 
 
-def chat_page(name: str, *, needs_key: bool) -> str:
-    """Return the web page of a model; it shows all texts of a chat as text, never as HTML.
+def studio_page(*, needs_key: bool) -> str:
+    """Return the web page; it shows all texts of a chat as text, never as HTML.
 
-    The attention maps are in a sandboxed frame without an origin.
+    The page of all attention maps is in a sandboxed frame without an origin.
     """
+    script, style = chat_sources()
     return render_page(
         PACKAGE,
-        "page.html.j2",
-        {"name": printable(name), "needs_key": needs_key},
-        scripts=("page.js",),
-        style=joined(PACKAGE, ("page.css",)),
+        "page/page.html.j2",
+        {"needs_key": needs_key},
+        script=script + joined(PACKAGE, SCRIPTS),
+        style=style + joined(PACKAGE, ["page/page.css"]),
         framed=[page_sources()],
         connects=True,
     )

@@ -16,9 +16,11 @@ from dialog.serving.replies import (
     ModelList,
     Ready,
     ResponseMaps,
+    Saved,
+    ServedRunList,
     UsageChunk,
 )
-from dialog.serving.requests import AttentionRequest, ChatRequest
+from dialog.serving.requests import AttentionRequest, ChatRequest, VoteRequest
 from dialog.version import __version__
 
 SCHEMAS = "#/components/schemas/"
@@ -33,6 +35,9 @@ SCHEMA_TYPES = (
     ModelEntry,
     ModelList,
     Ready,
+    Saved,
+    ServedRunList,
+    VoteRequest,
 )
 HTML_PAGE: dict[str, Any] = {"text/html": {"schema": {"type": "string"}}}
 NAME_PARAMETER = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
@@ -41,12 +46,13 @@ FAILURES = {
     "401": "no key",
     "403": "other host or origin",
     "404": "unknown model",
-    "409": "no maps",
+    "409": "no maps, or votes are not kept",
     "413": "body too long",
     "415": "not declared as JSON",
     "429": "too many requests wait",
     "500": "failure",
     "503": "too many connections, or no response in time",
+    "507": "no room for a vote",
 }
 COMMON_FAILURES = ("401", "403", "503")
 """Failures of all routes but the state of the service."""
@@ -75,6 +81,7 @@ def openapi(name: str) -> dict[str, Any]:
             "Figures in Prometheus' text format", {"text/plain": {"schema": {"type": "string"}}}
         ),
         "/openapi.json": _operation("This description", {"application/json": this_document}),
+        "/runs": _operation("Facts about the runs", _json(ServedRunList)),
         "/v1/models": _operation("Models", _json(ModelList)),
         "/v1/models/{name}": _operation(
             "One model, by its name",
@@ -97,6 +104,12 @@ def openapi(name: str) -> dict[str, Any]:
             requestBody={"required": True, "content": _json(AttentionRequest)},
         ),
     }
+    posts["/votes"] = _operation(
+        "Keep a vote on two responses",
+        _json(Saved),
+        (*COMMON_FAILURES, "400", "404", "409", "413", "415", "507"),
+        requestBody={"required": True, "content": _json(VoteRequest)},
+    )
     paths = {path: {"get": operation} for path, operation in gets.items()}
     paths |= {path: {"post": operation} for path, operation in posts.items()}
     return {

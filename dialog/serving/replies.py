@@ -111,6 +111,7 @@ class Choice(TypedDict):
     index: int
     message: ReplyMessage
     logprobs: Logprobs | None
+    score: float  # log-probability in nats, end token included
     finish_reason: FinishReason
 
 
@@ -155,6 +156,30 @@ class Ready(TypedDict):
     """Answer of /readyz."""
 
     ready: bool
+
+
+class ServedRunEntry(TypedDict):
+    """A run as the web page shows it; `facts` and `results` are labels and texts."""
+
+    name: str
+    facts: list[tuple[str, str]]
+    results: list[tuple[str, str]]
+    search: str
+    openings: list[str]  # of its corpus; none if its owner does not show them
+    removed: bool  # whether its folder is gone
+
+
+class ServedRunList(TypedDict):
+    """The runs, and whether votes are kept."""
+
+    runs: list[ServedRunEntry]
+    votes: bool
+
+
+class Saved(TypedDict):
+    """Answer to a vote that is in the file."""
+
+    saved: Literal[True]
 
 
 class TurnEntry(TypedDict):
@@ -233,6 +258,7 @@ def choice(
         "index": number,
         "message": {"role": "assistant", "content": before_stop(candidate.text, stops)},
         "logprobs": logprobs,
+        "score": candidate.score,
         "finish_reason": finish_reason(candidate, stops),
     }
 

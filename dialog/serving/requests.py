@@ -29,6 +29,11 @@ SYSTEM = ("system", "developer")
 MOST_RESPONSE_CHARACTERS = 4096
 EMPTY: Sequence[object] = (None, False, 0, "", [], {})
 SAMPLING_FIELDS = ("temperature", "top_k", "top_p", "min_p", "typical_p")
+NAMED_SEARCHES: Mapping[str, Component] = {
+    "greedy": {"name": "greedy"},
+    "beam5": {"name": "beam", "width": 5, "candidates": 5},
+    "sampling": {"name": "sampling"},
+}
 CONSTRAINT_FIELDS = ("repetition_penalty", "frequency_penalty")
 
 
@@ -146,6 +151,7 @@ class ChatRequest(KnownFields):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: Annotated[int, Field(ge=1, le=MOST_RESPONSES)] | None = None
+    search: Literal["greedy", "beam5", "sampling"] | None = None
     temperature: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] | None = None
     top_k: Annotated[int, Field(ge=0)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
@@ -200,6 +206,19 @@ class ChatRequest(KnownFields):
         ]
 
 
+class VoteRequest(KnownFields):
+    """Body of ``POST /votes``: which of two models' responses to a context is better."""
+
+    models: Annotated[list[str], Field(min_length=2, max_length=2)]
+    context: Annotated[list[str], Field(min_length=1, max_length=MOST_TURNS)]
+    responses: Annotated[
+        list[Annotated[str, Field(max_length=MOST_RESPONSE_CHARACTERS)]],
+        Field(min_length=2, max_length=2),
+    ]
+    choice: Literal["left", "right", "tie"]
+    rater: Annotated[str, Field(max_length=80)] = ""
+
+
 class AttentionRequest(KnownFields):
     """Body of ``POST /attention``; without a response, the run's search generates one."""
 
@@ -212,10 +231,13 @@ class AttentionRequest(KnownFields):
 def selected_search(generation: GenerationConfig, request: ChatRequest) -> Component:
     """Return the search of a request with all constraints, as `Responder.respond` takes it.
 
-    That is the run's search, except that ``temperature`` 0 selects greedy search, and another
-    ``temperature`` or a truncation of `SAMPLING_FIELDS` selects sampling. ``max_tokens`` lowers the
-    run's largest length and never raises it. A beam search replaces one that has fewer than ``n``
-    responses.
+    That is the run's search, except that ``search`` names another one, ``temperature`` 0 selects
+    greedy search, and another ``temperature`` or a truncation of `SAMPLING_FIELDS` selects
+    sampling. ``max_tokens`` lowers the run's largest length and never raises it. A beam search
+    replaces one that has fewer than ``n`` responses.
+
+    Raises:
+        RequestError: a setting of sampling for a search that does not draw.
     """
     section = asdict(generation)
     search = _search(section.pop("search"), request)
@@ -227,6 +249,13 @@ def selected_search(generation: GenerationConfig, request: ChatRequest) -> Compo
 
 def _search(search: Component, request: ChatRequest) -> Component:
     chosen = set_fields(request, SAMPLING_FIELDS)
+    if request.search is not None:
+        search = NAMED_SEARCHES[request.search]
+    if chosen and request.search not in (None, "sampling"):
+        field = next(iter(chosen))
+        raise RequestError(
+            400, f"{field}: {request.search} does not draw; leave one of both out", field=field
+        )
     if request.temperature == 0:
         search = {"name": "greedy"}
     elif chosen:

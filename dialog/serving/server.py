@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from errno import errorcode
 from ipaddress import ip_address
 from operator import itemgetter
+from pathlib import Path
 
 import click
 import h11
@@ -23,6 +24,7 @@ from dialog.runs.run import Run
 from dialog.serving.app import Service
 from dialog.serving.engine import DEFAULT_LIMITS, LoadLimits
 from dialog.serving.gatekeeper import SURPLUS, AnsweredRequest
+from dialog.serving.votes import VoteFile
 
 TOKEN = "DIALOG_TOKEN"
 """Environment variable with the key of the service."""
@@ -172,12 +174,15 @@ def serve(
     *,
     keep_alive: int,
     limits: LoadLimits = DEFAULT_LIMITS,
+    votes: Path | None = None,
+    openings: int = 0,
     logs: bool = False,
 ) -> None:
     """Serve runs until SIGINT or SIGTERM; responses in progress are completed.
 
-    A connection that waits `keep_alive` seconds for its next request is closed. With ``logs``,
-    each request is a line of the standard error.
+    A connection that waits `keep_alive` seconds for its next request is closed. Votes of the web
+    page are appended to the file ``votes``; the page offers ``openings`` first turns of each run's
+    validation split. With ``logs``, each request is a line of the standard error.
 
     Raises:
         UserError: other machines could reach the service without a key, an invalid key, or the port
@@ -194,7 +199,15 @@ def serve(
     with listening_socket(host, port) as listener:
         names = () if token else tuple(dict.fromkeys((*LOCAL_NAMES, host)))
         log = log_line if logs else None
-        service = Service(*runs, token=token, hosts=names, limits=limits, log=log)
+        service = Service(
+            *runs,
+            token=token,
+            hosts=names,
+            limits=limits,
+            votes=None if votes is None else VoteFile(votes),
+            openings=openings,
+            log=log,
+        )
         shown = f"[{host}]" if ":" in host else host
         click.echo(
             one_line(

@@ -23,8 +23,8 @@ from dialog.export.web.weights import EXPANDED, compressed, pack_files, rounded
 from dialog.generation.build import BANNED_TOKENS
 from dialog.generation.searches.family import SEARCHES
 from dialog.json_files import read_json
-from dialog.models.seq2seq import count_parameters
 from dialog.paths import display_name
+from dialog.runs.facts import run_facts
 from dialog.runs.run import Run
 
 LIMITS = (
@@ -79,10 +79,7 @@ def web_model(run: Run, name: str, kind: str) -> WebModel:
         graphs = [path.read_bytes() for path in paths]
     facts = {
         "run": display_name(run.folder),
-        "encoder": run.recipe.model.encoder["name"],
-        "decoder": run.recipe.model.decoder["name"],
-        "parameters": count_parameters(run.model)["total"],
-        "corpus": run.recipe.data.corpus["name"],
+        **run_facts(run),
         "weights": kind,
     }
     description = {

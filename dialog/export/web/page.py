@@ -29,7 +29,8 @@ from dialog.export.web.model import WebModel, check_page, web_model
 from dialog.export.web.runtime import LICENCE, NAME, SCRIPT, VERSION, WASM, runtime_files
 from dialog.export.web.weights import FLOAT16, compressed
 from dialog.paths import check_new, make_folder
-from dialog.report.page import render_page
+from dialog.report.page import chat_sources, joined, render_page
+from dialog.runs.facts import labelled_facts
 from dialog.runs.run import Run, run_names
 from dialog.version import __version__
 
@@ -57,14 +58,6 @@ NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FO
 DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT \
 OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
 """
-FACTS = {
-    "encoder": "encoder",
-    "decoder": "decoder",
-    "parameters": "parameters",
-    "corpus": "trained on",
-    "weights": "weights stored as",
-}
-"""Labels of the facts that the page shows."""
 
 
 def export_page(
@@ -126,7 +119,7 @@ def page(models: Sequence[WebModel], texts: dict[str, str], binaries: dict[str, 
         "models": [
             {
                 "name": model.name,
-                "facts": labelled_facts(model),
+                "facts": labelled_facts(model.facts),
                 "parity": comparison(model),
             }
             for model in models
@@ -136,25 +129,16 @@ def page(models: Sequence[WebModel], texts: dict[str, str], binaries: dict[str, 
         "texts": [(name, Markup(text)) for name, text in texts.items()],
         "binaries": encoded.items(),
     }
-    style = (files(PACKAGE) / "page.css").read_text(encoding="utf-8")
+    (chat_script, chat_style) = chat_sources()
     return render_page(
         PACKAGE,
         "page.html.j2",
         values,
-        scripts=["page.js"],
-        style=style,
+        script=chat_script + joined(PACKAGE, ["page.js"]),
+        style=chat_style + joined(PACKAGE, ["page.css"]),
         connects=not binaries,
         computes=True,
     )
-
-
-def labelled_facts(model: WebModel) -> list[tuple[str, str]]:
-    """Return labels and texts of the facts that the page shows."""
-    values = {label: model.facts[key] for key, label in FACTS.items()}
-    return [
-        (label, f"{value:,}" if isinstance(value, int) else str(value))
-        for label, value in values.items()
-    ]
 
 
 def comparison(model: WebModel) -> str:
@@ -181,12 +165,20 @@ def card(models: Sequence[WebModel]) -> str:
         "## Models",
         *(
             f"* {escape_markdown(model.name)}: "
-            + ", ".join(f"{label} {escape_markdown(fact)}" for label, fact in labelled_facts(model))
+            + ", ".join(
+                f"{label} {escape_markdown(fact)}" for label, fact in labelled_facts(model.facts)
+            )
             + f". {comparison(model)}"
             for model in models
         ),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _facts(model: WebModel) -> str:
+    """Return the facts of a model as Markdown."""
+    labelled = labelled_facts(model.facts)
+    return ", ".join(f"{label} {escape_markdown(fact)}" for label, fact in labelled)
 
 
 def report(models: Sequence[WebModel]) -> dict[str, Any]:

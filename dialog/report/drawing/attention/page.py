@@ -66,7 +66,7 @@ def attention_page(
         PACKAGE,
         "page.html.j2",
         {**printable_json(values), "stills": stills(readings), "data": data},
-        scripts=SCRIPTS,
+        script=joined(PACKAGE, SCRIPTS),
         style=explorer_style(),
     )
 
@@ -101,7 +101,7 @@ def training_page(examples: Mapping[int, Readings]) -> str:
         PACKAGE,
         "training.html.j2",
         {**printable_json(values), "stills": stills(last), "data": data},
-        scripts=SCRIPTS,
+        script=joined(PACKAGE, SCRIPTS),
         style=explorer_style(),
     )
 
