@@ -204,6 +204,7 @@ class Service:
             "format": VOTE_FORMAT,
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
             "rater": vote.rater,
+            "chat": vote.chat,
             "models": vote.models,
             "weights": [model.run.weights for model in models],
             "context": vote.context,

@@ -215,8 +215,9 @@ class VoteRequest(KnownFields):
         list[Annotated[str, Field(max_length=MOST_RESPONSE_CHARACTERS)]],
         Field(min_length=2, max_length=2),
     ]
-    choice: Literal["left", "right", "tie"]
+    choice: Literal["a", "b", "tie"]
     rater: Annotated[str, Field(max_length=80)] = ""
+    chat: Annotated[str, Field(max_length=80)] = ""
 
 
 class AttentionRequest(KnownFields):

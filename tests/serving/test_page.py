@@ -115,13 +115,13 @@ def test_blind_chat_and_its_votes(studio: Client, tmp_path: Path) -> None:
         assert page.evaluate(labels) == ["A", "B"]
         assert page.evaluate("turns.querySelectorAll('.tools:not([hidden])').length") == 0
         page.press("2")
-        page.until("chat.exchanges[0].choice === 'right'")
+        page.until("chat.exchanges[0].choice === 'b'")
         say(page, "Bye .", 2)
         page.evaluate("document.querySelector('[data-choice=tie]').click()")
         page.until("chat.exchanges[1].choice === 'tie'")
         lines = (tmp_path / "votes.jsonl").read_text(encoding="utf-8").splitlines()
         votes = [json.loads(line) for line in lines]
-        assert [vote["choice"] for vote in votes] == ["right", "tie"]
+        assert [vote["choice"] for vote in votes] == ["b", "tie"]
         assert {vote["rater"] for vote in votes} == {"Ann"}
         assert votes[1]["context"] == ["Hi .", votes[0]["responses"][1], "Bye ."]
         for vote in votes:

@@ -38,7 +38,7 @@ def vote(client: Client, **changes: object) -> dict[str, Any]:
         "models": [*client.service.served],
         "context": [HOSTILE],
         "responses": [HOSTILE, "b"],
-        "choice": "left",
+        "choice": "b",
         "rater": HOSTILE,
     }
     return body | changes

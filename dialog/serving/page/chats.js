@@ -2,10 +2,10 @@
 
 const STORE = "dialog-chats";
 const MOST_LINK = 2 ** 20; // characters of a chat in a link
-const CHOICES = ["left", "right", "tie"];
+const CHOICES = ["a", "b", "tie"];
 
 // A chat: {id, name, blind, revealed, exchanges: [{line, replies: [{model, text}], choice, kept}]}. All models continue with the
-// reply of the model that is `kept`; without one, each with its own. The replies of a blind chat are left and right.
+// reply of the model that is `kept`; without one, each with its own. The replies of a blind chat are A and B.
 
 const newId = () => crypto.getRandomValues(new Uint32Array(2)).reduce((text, number) => text + number.toString(36), "");
 const newChat = (blind = false) => ({ id: newId(), name: "", blind, revealed: false, exchanges: [] });

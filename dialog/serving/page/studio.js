@@ -3,8 +3,8 @@
 const SETTINGS = "dialog-settings";
 const FIELDS = ["search", "temperature", "top-k", "top-p", "length", "rater"];
 const WIDE = matchMedia("(min-width: 60rem)"); // as in page.css
-const SIDES = { left: "A", right: "B" };
-const CHOICE_OF_KEY = { 1: "left", 0: "tie", 2: "right" };
+const SIDES = { a: "A", b: "B" };
+const CHOICE_OF_KEY = { 1: "a", 0: "tie", 2: "b" };
 
 const turns = byId("turns"), text = byId("text"), send = byId("send"), votes = byId("vote");
 let runs = []; // as the service lists them
@@ -174,7 +174,7 @@ function showExchange(place, models = null) { // return the cards by model; `mod
   turns.append(make("li", {}, question, grid));
   for (const { model, text: reply } of models ? [] : replies) complete(place, cards.get(model), model, reply);
   if (choice) {
-    const winner = choice === "tie" ? "Tie" : `${isHidden(chat) ? SIDES[choice] : replies[choice === "left" ? 0 : 1].model} was better`;
+    const winner = choice === "tie" ? "Tie" : `${isHidden(chat) ? SIDES[choice] : replies["ab".indexOf(choice)].model} was better`;
     turns.lastChild.append(make("p", { className: "caption verdict" }, `Your vote: ${winner}. The chat continued with ${labelOf(place, kept)}.`));
   }
   return cards;
@@ -292,14 +292,14 @@ function showVote(isNew = false) {
 
 async function vote(choice) {
   const asked = chat, place = chat.exchanges.length - 1, exchange = chat.exchanges[place];
-  const { replies } = exchange, [left, right] = replies.map(({ model }) => model);
+  const { replies } = exchange, [a, b] = replies.map(({ model }) => model);
   votes.disabled = true;
   try {
     await request("/votes", {
-      models: [left, right], context: recent(contextOf(chat, left, place)), responses: replies.map(({ text: content }) => content), choice, rater: byId("rater").value.trim(),
+      models: [a, b], context: recent(contextOf(chat, a, place)), responses: replies.map(({ text: content }) => content), choice, rater: byId("rater").value.trim(), chat: chat.id,
     });
     exchange.choice = choice;
-    exchange.kept = { left, right }[choice] ?? randomly([left, right])[0];
+    exchange.kept = { a, b }[choice] ?? randomly([a, b])[0];
     if (chat === asked) {
       save();
       open(chat);
@@ -314,7 +314,7 @@ async function vote(choice) {
 function reveal() {
   const counts = new Map();
   for (const { replies, choice } of chat.exchanges.filter((one) => one.choice)) {
-    const winner = choice === "tie" ? "ties" : replies[choice === "left" ? 0 : 1].model;
+    const winner = choice === "tie" ? "ties" : replies["ab".indexOf(choice)].model;
     counts.set(winner, (counts.get(winner) ?? 0) + 1);
   }
   chat.revealed = true;
