@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass, replace
+from functools import cache
 from typing import Any
 
 COMMANDS = re.compile(
@@ -51,6 +53,8 @@ LATEX_COMMANDS = {
     "…": r"\ldots{}",
 }
 """Characters that LaTeX would read as commands, and symbols of reports."""
+KEY = "key"
+"""Metadata of a dataclass field: its key in JSON, if that is not its name."""
 LATEX_LIGATURES = re.compile(r"([-',])(?=\1)")
 """First of two characters that become one in T1: dashes, and quotation marks from apostrophes and
 commas.
@@ -92,35 +96,62 @@ def is_unicode(text: str) -> bool:
 
 
 def to_json(content: object, indent: int | None = None) -> str:
-    """Return JSON with null for numbers that are not finite and with terminal control characters
-    escaped.
+    """Return JSON of values and dataclasses, with null for numbers that are not finite and with
+    terminal control characters escaped.
     """
     text = json.dumps(finite(content), ensure_ascii=False, allow_nan=False, indent=indent)
     return COMMANDS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)  # all inside strings
 
 
-def json_copy(content: Mapping[str, Any]) -> dict[str, Any]:
+def json_copy(content: object) -> dict[str, Any]:
     """Return what a reader of the JSON gets, so that values in memory are those of the file."""
     values: dict[str, Any] = json.loads(to_json(content))
     return values
 
 
 def finite(content: object) -> object:
-    """Return a copy with None for NaN and infinities, which JSON lacks."""
-    if isinstance(content, Mapping):
-        return {key: finite(value) for key, value in content.items()}
+    """Return a copy with None for NaN and infinities, which JSON lacks, and mappings for
+    dataclasses.
+    """
+    if isinstance(content, float):
+        return content if math.isfinite(content) else None
+    if isinstance(content, str):
+        return content
     if isinstance(content, list | tuple):
         return [finite(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content
+    if isinstance(content, Mapping):
+        return {key: finite(value) for key, value in content.items()}
+    if is_dataclass(content) and not isinstance(content, type):
+        keys = json_keys(type(content))
+        return {key: finite(getattr(content, name)) for name, key in keys.items()}
+    return content
+
+
+@cache
+def json_keys(kind: type) -> Mapping[str, str]:
+    """Return the key in JSON of each field of a dataclass."""
+    return {item.name: item.metadata.get(KEY, item.name) for item in fields(kind)}
 
 
 def printable_json(value: Any) -> Any:
     """Apply `printable` to all texts of a JSON value; HTML forbids control characters."""
+    return map_texts(value, printable)
+
+
+def map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Return a value with other texts, in mappings (keys also), lists, tuples and dataclasses."""
     if isinstance(value, str):
-        return printable(value)
+        return change(value)
     if isinstance(value, dict):
-        return {printable_json(key): printable_json(item) for key, item in value.items()}
-    return [printable_json(item) for item in value] if isinstance(value, list | tuple) else value
+        return {map_texts(key, change): map_texts(item, change) for key, item in value.items()}
+    if isinstance(value, list):
+        return [map_texts(item, change) for item in value]
+    if isinstance(value, tuple):
+        return tuple(map_texts(item, change) for item in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = {item.name: getattr(value, item.name) for item in fields(value)}
+        return replace(value, **map_texts(parts, change))
+    return value
 
 
 # ------------------------------------------------------------------ documents

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 
 from dialog.comparison.results.systems import learning_curve
 from dialog.errors import UserError
-from dialog.json_files import read_json, read_json_lines
+from dialog.escaping import KEY, json_copy
+from dialog.json_files import parsed, read_json, read_json_lines
 from dialog.runs.folder import check_same_data, read_summary
 
 DAMAGED = [
@@ -51,6 +53,48 @@ def test_damaged_line_is_named_by_its_number(tmp_path: Path) -> None:
         UserError, match=rf"^{tmp_path / 'metrics.jsonl'}:2: damaged \(Unterminated string"
     ):
         learning_curve(tmp_path)
+
+
+@dataclass(frozen=True)
+class Part:
+    size: float
+    name: str | None = None
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Whole:
+    parts: Mapping[str, Part]
+    count: int = field(default=3, metadata={KEY: "the/count"})
+    open: Any = None
+
+
+def test_typed_content_is_that_of_the_json() -> None:
+    content = {"parts": {"a": {"size": 1, "words": ["x"]}}, "the/count": 4, "open": [{}], "new": 0}
+    whole = parsed(Whole, content, "f.json", "write it again")
+    assert whole == Whole({"a": Part(1, None, ("x",))}, 4, [{}])
+    assert parsed(Whole, json_copy(whole), "f.json", "write it again") == whole
+
+
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [
+        ([], ""),
+        ({}, "no parts"),
+        ({"parts": {"a": {}}}, "parts.a: no size"),
+        ({"parts": {"a": {"size": "1"}}}, "parts.a.size"),
+        ({"parts": {"a": {"size": True}}}, "parts.a.size"),
+        ({"parts": {"a": {"size": None}}}, "parts.a.size"),
+        ({"parts": {"a": {"size": 1, "words": ["x", 3]}}}, "parts.a.words[1]"),
+        ({"parts": [], "the/count": 1}, "parts"),
+        ({"parts": {}, "the/count": 1.5}, "the/count"),
+    ],
+)
+def test_content_of_another_type_is_named(content: object, place: str) -> None:
+    with pytest.raises(UserError) as error:
+        parsed(Whole, content, "f.json: damaged", "write it again")
+    assert str(error.value).startswith(f"f.json: damaged ({place}")
+    assert str(error.value).endswith("; write it again")
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ can be compared.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from dialog.comparison.statistics.measured import Sums
 from dialog.comparison.statistics.section import DecisionPlan, statistics_section
 from dialog.comparison.statistics.verdict import EvaluationSet
 from dialog.metrics import BitsPerByte, Measurement
-from dialog.report.short_names import displayed
+from dialog.report.short_names import relabelled, short_labels
 
 METRIC = "bits_per_byte"
 """The metric of the sums: the primary metric of a verdict."""
@@ -59,9 +60,9 @@ def pooled_verdict(recipes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         {row["name"]: [run["seed"] for run in row["runs"]] for row in recipes},
         test_set=EvaluationSet(dialogues=len(next(iter(evaluations.values()))[0].rows)),
     )
-    models = [{"name": row["name"], "runs": []} for row in recipes]
-    shown = displayed({"models": models, "verdict": section["verdict"]})
-    return {"verdict": shown["verdict"], "differences": section["differences"]}
+    _, labels = short_labels([*evaluations])
+    verdict = relabelled(section.verdict, dict(zip(evaluations, labels, strict=True)))
+    return {"verdict": verdict, "differences": [asdict(one) for one in section.differences]}
 
 
 def measured_dialogues(run: Mapping[str, Any]) -> Measured:

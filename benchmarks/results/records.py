@@ -14,7 +14,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from operator import itemgetter
 from pathlib import Path
@@ -194,8 +194,8 @@ def content_of(
             "recipe": rows[system.name].recipe,
             "overrides": overrides_of(entry, rows[system.name], output),
             "hash": table.hashes[system.name],
-            "parameters": system.evaluated.model["parameters"].get("total"),
-            "trials": system.evaluated.model["trials"],
+            "parameters": system.evaluated.model.parameters.get("total"),
+            "trials": system.evaluated.model.trials,
             "runs": [run_of(run) for run in system.runs],
         }
         for system in systems
@@ -216,11 +216,12 @@ def content_of(
         "notes": table.notes,
         "recipes": recipes,
         "references": trivial_systems(systems, entry.columns),
-        "verdict": displayed(results)["verdict"] if results else "",
+        "verdict": displayed(results).verdict if results else "",
         "differences": [
-            {key: item.get(key) for key in DIFFERENCE} for item in results.get("differences", [])
+            {key: getattr(item, key) for key in DIFFERENCE}
+            for item in (results.differences if results else ())
         ],
-        "ratings": displayed(results)["ratings"].get("pairs", []) if results else [],
+        "ratings": [*map(asdict, displayed(results).ratings.pairs)] if results else [],
     }
 
 
@@ -229,10 +230,15 @@ def run_of(run: FinishedRun) -> dict[str, Any]:
     learning curve.
     """
     trained, *_ = machines = machines_of(run.folder)
-    curve = [point for point in run.entry["curve"] if point["validation/bits_per_byte"] is not None]
-    names = ("step", "epoch", "seconds", "validation/bits_per_byte")
+    curve = run.entry.validations
+    names = {
+        "step": "step",
+        "epoch": "epoch",
+        "seconds": "seconds",
+        "validation/bits_per_byte": "bits_per_byte",
+    }
     return {
-        "seed": run.entry["seed"],
+        "seed": run.entry.seed,
         "commits": commits_of(run.folder),
         "date": trained["time"][:10],
         "hardware": in_sequence(hardware(machine) for machine in machines),
@@ -240,11 +246,11 @@ def run_of(run: FinishedRun) -> dict[str, Any]:
         "precision": read_recipe(run.folder).trainer.precision,
         "torch": in_sequence(machine["torch"] for machine in machines),
         "data": trained["data"],
-        "fingerprint": run.entry["metrics"].get("fingerprint"),
-        **{key: run.entry[key] for key in RUN},
-        "metrics": {**with_set_bits(numbers(run.entry["metrics"])), **analyses_of(run.evaluation)},
+        "fingerprint": run.entry.metrics.get("fingerprint"),
+        **{key: getattr(run.entry, key) for key in RUN},
+        "metrics": {**with_set_bits(numbers(run.entry.metrics)), **analyses_of(run.evaluation)},
         **({} if run.measured is None else dialogue_sums(run.measured)),
-        "curve": {name: [point[name] for point in curve] for name in names},
+        "curve": {key: [getattr(point, name) for point in curve] for key, name in names.items()},
     }
 
 
@@ -252,7 +258,7 @@ def trivial_systems(systems: Sequence[System], columns: Sequence[str]) -> dict[s
     """Return the reference rows of the test set, by subset and system: bits per byte and the
     columns.
     """
-    metrics = next((run.entry["metrics"] for system in systems for run in system.measured_runs), {})
+    metrics = next((run.entry.metrics for system in systems for run in system.measured_runs), {})
     kept = {PRIMARY, *columns}
     return {
         subset: {

@@ -7,13 +7,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from entries import Entry, compose_row
 from machines import note_moves
 
 from dialog.build import with_precision
-from dialog.comparison.compare import RESULTS, compare, covers, raise_failures
+from dialog.comparison.compare import compare, covers, raise_failures
 from dialog.comparison.grid.contenders import of_recipe
 from dialog.comparison.grid.folder import Contender, Grid, contender_hash, is_trained
 from dialog.comparison.grid.plan import Request, check_single_process, open_grid
@@ -24,6 +23,7 @@ from dialog.config.compose import compose
 from dialog.data.store.manifest import read_manifest
 from dialog.errors import UserError
 from dialog.json_files import read_json
+from dialog.report.formats.results import RESULTS, VERSION, Results, read_results
 from dialog.runs.folder import ENVIRONMENT, RECIPE, hash_of
 from dialog.runs.prepare import prepare_data
 from dialog.signals import stopping
@@ -132,11 +132,15 @@ def trained_part(table: Table) -> Table:
     return replace(table, grid=Grid(folder, tuple(contenders), (), named=None))
 
 
-def compared(table: Table) -> dict[str, Any]:
-    """Return results.json of a table's comparison folder; {} if it has none, or other runs."""
-    results = table.grid.folder / RESULTS
-    content = read_json(results) if results.is_file() else {}
-    return content if content and covers(content, table.work()) else {}
+def compared(table: Table) -> Results | None:
+    """Return results.json of a table's comparison folder; None if it has none, or one of other runs
+    or of another version.
+    """
+    path = table.grid.folder / RESULTS
+    if not path.is_file() or read_json(path).get("version") != VERSION:
+        return None
+    results = read_results(path.parent)
+    return results if covers(results, table.work()) else None
 
 
 def existing_runs(output: Path) -> dict[tuple[str, int], list[Path]]:
@@ -190,7 +194,7 @@ def is_done(table: Table, work: Work) -> bool:
     return (
         not table.missing
         and all(work.is_finished(cell) for cell in work.cells)
-        and bool(compared(table))
+        and compared(table) is not None
     )
 
 

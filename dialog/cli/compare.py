@@ -6,7 +6,7 @@ import logging
 import shlex
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +15,9 @@ from dialog.cli.options import is_given, trust_option
 from dialog.config.trust import Trust
 from dialog.errors import UserError
 from dialog.escaping import to_json
+
+if TYPE_CHECKING:
+    from dialog.report.formats.results import Results
 
 log = logging.getLogger("dialog")
 
@@ -184,8 +187,8 @@ def compare(
     if judge and is_finished(contenders):
         from dialog.comparison.preference.judge import judge as ask
 
-        results = ask(Path(contenders[0]), judge, items=items, seconds=timeout)
-        show_preferences(results, as_json=as_json)
+        judged = ask(Path(contenders[0]), judge, items=items, seconds=timeout)
+        show_preferences(judged, as_json=as_json)
         return
     from dialog.comparison.grid.plan import Request, prepare_grid
 
@@ -204,7 +207,7 @@ def compare(
     from dialog.report.verdict import terminal_table
 
     results = run(grid, request)
-    if job:
+    if results is None:
         return
     if judge:
         from dialog.comparison.preference.judge import judge as ask
@@ -244,10 +247,10 @@ def check_finished_only(option: str, contenders: tuple[str, ...]) -> None:
         )
 
 
-def show_preferences(results: dict[str, Any], *, as_json: bool) -> None:
+def show_preferences(results: Results, *, as_json: bool) -> None:
     """Print the preferences of people and judges."""
     from dialog.report.verdict import preference_tables
 
-    sections = {name: results[name] for name in ("ratings", "judges")}
+    sections = {"ratings": results.ratings, "judges": results.judges}
     width = get_terminal_size().columns
     click.echo(to_json(sections) if as_json else preference_tables(results, width))

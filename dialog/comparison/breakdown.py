@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from dialog.json_files import read_json_lines
 from dialog.metrics.scores.likelihood import BitsPerByteScore
 from dialog.metrics.scores.overlap import F1Score
 from dialog.metrics.words import words
+from dialog.report.formats.results import Breakdown, Bucket, ExactShare
 
 Floats = NDArray[np.float64]
 
@@ -60,13 +61,11 @@ def breakdown(
     evaluations: Mapping[str, Sequence[Path]],
     train: TrainingText | None = None,
     acts: Mapping[str, str] | None = None,
-) -> list[dict[str, Any]]:
-    """Return "breakdown" of results.json from the responses.jsonl of all runs, which have the same
+) -> tuple[Breakdown, ...]:
+    """Return the quality by property from the responses.jsonl of all runs, which have the same
     examples in order.
 
-    Each bucket has the number of its examples, and by model the bits per byte ("values", None
-    without likelihood) and the F1 of its examples ("f1"), as means over runs, and the share of
-    responses that are the reference ("exact", mean and standard deviation). Empty buckets are left
+    Values are means over runs; bits per byte are None without likelihood. Empty buckets are left
     out.
 
     Args:
@@ -77,19 +76,20 @@ def breakdown(
     files = {model: [_file(path) for path in paths] for model, paths in evaluations.items()}
     first = next((paths[0] for paths in files.values() if paths), None)
     if first is None:
-        return []
+        return ()
     qualities = {model: [_read(path) for path in paths] for model, paths in files.items()}
-    return [
-        {"by": grouping.by, "buckets": buckets}
-        for grouping in groupings(first, train, acts or {})
-        if (
-            buckets := [
+    parts = (
+        Breakdown(
+            grouping.by,
+            tuple(
                 _bucket(label, grouping, qualities)
                 for label in grouping.order
                 if label in grouping.labels
-            ]
+            ),
         )
-    ]
+        for grouping in groupings(first, train, acts or {})
+    )
+    return tuple(part for part in parts if part.buckets)
 
 
 def example_properties(recipe: Recipe, split: str) -> tuple[TrainingText | None, dict[str, str]]:
@@ -150,17 +150,15 @@ def _beyond_training(lengths: Sequence[int], train: TrainingText | None) -> list
     return [Grouping(TRAINING_LENGTH, [order[length > longest] for length in lengths], order)]
 
 
-def _bucket(
-    label: str, grouping: Grouping, qualities: Mapping[str, Sequence[Qualities]]
-) -> dict[str, Any]:
+def _bucket(label: str, grouping: Grouping, qualities: Mapping[str, Sequence[Qualities]]) -> Bucket:
     chosen = np.array([other == label for other in grouping.labels])
-    return {
-        "label": label,
-        "examples": int(chosen.sum()),
-        "values": {model: _bits_per_byte(runs, chosen) for model, runs in qualities.items()},
-        "f1": {model: _f1(runs, chosen) for model, runs in qualities.items()},
-        "exact": {model: _exact(runs, chosen) for model, runs in qualities.items()},
-    }
+    return Bucket(
+        label,
+        int(chosen.sum()),
+        {model: _bits_per_byte(runs, chosen) for model, runs in qualities.items()},
+        {model: _f1(runs, chosen) for model, runs in qualities.items()},
+        {model: _exact(runs, chosen) for model, runs in qualities.items()},
+    )
 
 
 def _bits_per_byte(runs: Sequence[Qualities], chosen: NDArray[np.bool_]) -> float | None:
@@ -176,12 +174,12 @@ def _f1(runs: Sequence[Qualities], chosen: NDArray[np.bool_]) -> float | None:
     return float(np.mean(values)) if values else None
 
 
-def _exact(runs: Sequence[Qualities], chosen: NDArray[np.bool_]) -> dict[str, float | None] | None:
+def _exact(runs: Sequence[Qualities], chosen: NDArray[np.bool_]) -> ExactShare | None:
     """Return mean and, with several runs, standard deviation of the share of exact responses."""
     shares = [float(run.exact[chosen].mean()) for run in runs]
     if not shares:
         return None
-    return {"mean": fmean(shares), "std": stdev(shares) if len(shares) > 1 else None}
+    return ExactShare(fmean(shares), stdev(shares) if len(shares) > 1 else None)
 
 
 def _file(path: Path) -> Path:

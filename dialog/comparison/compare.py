@@ -7,9 +7,9 @@ from __future__ import annotations
 import logging
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dialog.atomic import lock, write_json
 from dialog.comparison.decisions.looks import LOOKS, write_looks
@@ -22,24 +22,23 @@ from dialog.comparison.grid.work import Work, identity
 from dialog.comparison.parity import raise_broken
 from dialog.config.trust import imported_names
 from dialog.errors import RunError, UserError
-from dialog.escaping import json_copy
 from dialog.json_files import read_json
+from dialog.report.formats.results import RESULTS, Results, as_read, read_results
 from dialog.signals import stopping
 
 if TYPE_CHECKING:
     from dialog.comparison.results.systems import System
 
-RESULTS = "results.json"
 log = logging.getLogger("dialog")
 
 
-def compare(grid: Grid, request: Request, advice: str = "") -> dict[str, Any]:
+def compare(grid: Grid, request: Request, advice: str = "") -> Results | None:
     """Do the missing work of a comparison and write its report; return results.json.
 
     Args:
         grid: From `prepare_grid`.
         request: Number of jobs, and whether this process is one of them, which writes no report and
-            returns {}.
+            returns None.
         advice: How to continue after a signal or a failure; by default with `compare FOLDER`.
 
     Raises:
@@ -61,7 +60,7 @@ def compare(grid: Grid, request: Request, advice: str = "") -> dict[str, Any]:
         if request.job:
             end_with_parent()
             work.run()
-            return {}
+            return None
         with Display(work, jobs=request.jobs).running():
             if request.jobs > 1 and any(not work.is_finished(cell) for cell in work.cells):
                 run_jobs(
@@ -74,7 +73,7 @@ def compare(grid: Grid, request: Request, advice: str = "") -> dict[str, Any]:
     raise_failures(work)
     if request.strict:
         check_stated(grid)
-        raise_broken(results["parity"], report=grid.folder / "report.html")
+        raise_broken(results.parity, report=grid.folder / "report.html")
     return results
 
 
@@ -111,7 +110,7 @@ def system_options(grid: Grid) -> list[str]:
 # ------------------------------------------------------------------ after training
 
 
-def write_report(work: Work, before: tuple[int, int] | None) -> dict[str, Any]:
+def write_report(work: Work, before: tuple[int, int] | None) -> Results:
     """Write results.json and the report, unless another process has written them for the same runs
     meanwhile.
 
@@ -122,7 +121,7 @@ def write_report(work: Work, before: tuple[int, int] | None) -> dict[str, Any]:
     folder = work.grid.folder
     with lock(folder / ".report.lock", wait=True):
         if identity(folder / RESULTS) not in (None, before) and not work.errors():
-            results = read_json(folder / RESULTS)
+            results = read_results(folder)
             if covers(results, work):
                 return results
         # imported late, since scipy takes longer to import than a small comparison to answer
@@ -137,11 +136,14 @@ def write_report(work: Work, before: tuple[int, int] | None) -> dict[str, Any]:
         failures = {name: str(error["message"]) for name, error in work.errors().items()}
         systems = comparable_systems(work)
         results = results_of(with_measured_primary(work.grid, systems), systems, failures)
-        results["seconds"] += time.monotonic() - began
-        results["ratings"] = kept_ratings(folder / RESULTS, results)
-        results |= kept_sections(folder / RESULTS, results)
-        results = json_copy(results)
-        write_looks(folder, results["looks"])
+        results = replace(
+            results,
+            seconds=results.seconds + time.monotonic() - began,
+            ratings=kept_ratings(folder / RESULTS, results),
+            **kept_sections(folder / RESULTS, results),
+        )
+        results = as_read(results)
+        write_looks(folder, results.looks)
         write_reports(results, folder)
         write_json(folder / RESULTS, results)
         log_comparison(work.grid, results)
@@ -153,7 +155,7 @@ def with_measured_primary(grid: Grid, systems: Sequence[System]) -> Grid:
     in place of bits per byte if a program has turned out to give no likelihood.
     """
     runs = [(system.name, run) for system in systems for run in system.measured_runs]
-    lacking = [name for name, run in runs if LIKELIHOOD not in run.entry["metrics"]]
+    lacking = [name for name, run in runs if LIKELIHOOD not in run.entry.metrics]
     if grid.primary != LIKELIHOOD or not lacking or (grid.folder / LOOKS).is_file():
         return grid
     log.warning("%s: has no likelihood, so the primary metric is %s", lacking[0], OVERLAP)
@@ -194,7 +196,7 @@ def check_same_examples(systems: Sequence[System]) -> None:
     """
     files_last = sorted(systems, key=lambda system: system.contender.kind == "responses")
     runs = [run for system in files_last for run in system.measured_runs]
-    examples = [run.entry["metrics"]["fingerprint"] for run in runs]
+    examples = [run.entry.metrics["fingerprint"] for run in runs]
     if wrong := [
         str(run.evaluation)
         for run, other in zip(runs, examples, strict=True)
@@ -206,11 +208,9 @@ def check_same_examples(systems: Sequence[System]) -> None:
         )
 
 
-def covers(results: Mapping[str, Any], work: Work) -> bool:
+def covers(results: Results, work: Work) -> bool:
     """Return whether results.json has all runs of the comparison."""
-    reported = {
-        (model["name"], run["seed"]) for model in results["models"] for run in model["runs"]
-    }
+    reported = {(model.name, run.seed) for model in results.models for run in model.runs}
     runs = [cell for cell in work.cells if not cell.trial]
     return reported == {(cell.contender.name, cell.seed) for cell in runs}
 

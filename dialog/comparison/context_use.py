@@ -27,6 +27,7 @@ from dialog.config.schema import to_dict
 from dialog.data.dialogue import Example
 from dialog.data.examples import examples
 from dialog.escaping import json_copy
+from dialog.report.formats.results import ContextChange, ContextUse, DroppedTurn, Perturbation
 from dialog.runs.evaluation.evaluated import read_added, write_added
 from dialog.runs.evaluator import Evaluator
 from dialog.runs.folder import hash_of
@@ -96,8 +97,8 @@ def measure_context_use(
     return json_copy(measured)
 
 
-def context_results(measured: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
-    """Return "context_use" of results.json from the context_use.json of all runs, by model.
+def context_results(measured: Mapping[str, Sequence[Mapping[str, Any]]]) -> ContextUse:
+    """Return the use of the context from the context_use.json of all runs, by model.
 
     `rows` and `distance` have the change in bits per byte as mean, sample standard deviation (None
     for one run) and interval over the seeds of each model, without values that are not finite. A
@@ -105,29 +106,23 @@ def context_results(measured: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict
     """
     first = next((runs[0] for runs in measured.values() if runs), None)
     if first is None:
-        return {"examples": 0, "rows": [], "distance": []}
-    rows = [
-        {
-            "perturbation": row["perturbation"],
-            "changed": row["changed"],
-            "values": _over_seeds(measured, "perturbations", place),
-        }
+        return ContextUse()
+    rows = (
+        Perturbation(
+            row["perturbation"], row["changed"], _over_seeds(measured, "perturbations", place)
+        )
         for place, row in enumerate(first["perturbations"])
-    ]
-    distance = [
-        {
-            "distance": row["distance"],
-            "examples": row["examples"],
-            "values": _over_seeds(measured, "distance", place),
-        }
+    )
+    distance = (
+        DroppedTurn(row["distance"], row["examples"], _over_seeds(measured, "distance", place))
         for place, row in enumerate(first["distance"])
-    ]
-    return {"examples": first["examples"], "rows": rows, "distance": distance}
+    )
+    return ContextUse(first["examples"], tuple(rows), tuple(distance))
 
 
 def _over_seeds(
     measured: Mapping[str, Sequence[Mapping[str, Any]]], part: str, place: int
-) -> dict[str, Any]:
+) -> dict[str, ContextChange]:
     """Return mean, deviation, interval and number of the change in bits per byte, and the mean
     perplexity, by model.
     """
@@ -144,13 +139,8 @@ def _over_seeds(
         if bits:
             std = stdev(bits) if len(bits) > 1 else None
             mean = fmean(perplexity) if perplexity else None
-            entry = {
-                "mean": fmean(bits),
-                "std": std,
-                "interval": interval_of(finite),
-                "n": len(bits),
-            }
-            values[model] = {**entry, "perplexity_token": mean}
+            limits = tuple(interval_of(finite))
+            values[model] = ContextChange(fmean(bits), std, limits, len(bits), mean)
     return values
 
 

@@ -4,7 +4,7 @@ memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -12,15 +12,15 @@ from typing import Any
 from dialog.comparison.curves import validation_curves
 from dialog.errors import UserError
 from dialog.json_files import read_json, read_json_lines
+from dialog.report.formats.results import Cost, ModelResults, TimeToValue
 from dialog.runs.evaluation.evaluated import COST
 from dialog.runs.folder import METRICS, SUMMARY
 
 
 def cost(
-    run_folders: Sequence[Path], evaluations: Sequence[Path], seconds_to: dict[str, float] | None
-) -> dict[str, Any]:
-    """Return "cost" of a model in results.json, from the folders of its runs and of their
-    evaluations.
+    run_folders: Sequence[Path], evaluations: Sequence[Path], seconds_to: TimeToValue | None
+) -> Cost:
+    """Return the cost of a contender, from the folders of its runs and of their evaluations.
 
     * `tokens_per_second`: target tokens of training per second, the median of the logged intervals;
       mean over runs.
@@ -40,12 +40,12 @@ def cost(
         for folder in run_folders
         if (peak := _recorded(folder / SUMMARY).get("peak_memory_bytes")) is not None
     ]
-    return {
-        "tokens_per_second": fmean(speeds) if speeds else None,
-        "seconds_to": seconds_to,
-        "milliseconds_per_response": fmean(latencies) if latencies else None,
-        "peak_memory_bytes": max(peaks, default=None),
-    }
+    return Cost(
+        fmean(speeds) if speeds else None,
+        seconds_to,
+        fmean(latencies) if latencies else None,
+        max(peaks, default=None),
+    )
 
 
 def training_speed(folder: Path) -> float | None:
@@ -69,16 +69,12 @@ def response_milliseconds(evaluation: Path) -> float | None:
     )
 
 
-def seconds_to_common_value(models: Sequence[Mapping[str, Any]]) -> list[dict[str, float] | None]:
-    """Return, for each model, `bits_per_byte` and the `seconds` of training until the validation
-    reached it.
+def seconds_to_common_value(models: Sequence[ModelResults]) -> list[TimeToValue | None]:
+    """Return, for each model, the seconds of training until the validation reached a value.
 
     The value is the best one that all runs of all models reached: the largest of their lowest
     validations. Seconds are means over the runs of a model, interpolated between validations,
     without runs that diverged. None for a model without validations.
-
-    Args:
-        models: "models" of results.json, with runs and their curves.
     """
     curves = [validation_curves(model, "seconds") for model in models]
     lowest = [float(curve.values.min()) for model_curves in curves for curve in model_curves]
@@ -86,10 +82,7 @@ def seconds_to_common_value(models: Sequence[Mapping[str, Any]]) -> list[dict[st
         return [None] * len(models)
     value = max(lowest)
     times = [[curve.cost_to(value) for curve in model_curves] for model_curves in curves]
-    return [
-        {"bits_per_byte": value, "seconds": fmean(seconds)} if seconds else None
-        for seconds in times
-    ]
+    return [TimeToValue(value, fmean(seconds)) if seconds else None for seconds in times]
 
 
 def _recorded(path: Path) -> dict[str, Any]:

@@ -7,17 +7,17 @@ Shapes: P points, R runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import combinations, groupby, product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dialog.report.formats.numbers import count, duration, magnitude
+from dialog.report.formats.results import Crossing, ModelResults
 
 Floats = NDArray[np.float64]
-VALIDATION = "validation/bits_per_byte"
 AXES = ("target_tokens", "seconds", "flops")
 
 
@@ -40,25 +40,20 @@ class LearningCurve(NamedTuple):
         return float(x + (end - x) * (y - value) / (y - low))
 
 
-def validation_curves(model: Mapping[str, Any], axis: str) -> list[LearningCurve]:
-    """Return the curves of a model's runs (an entry of "models" in results.json), without those
-    that diverged.
+def validation_curves(model: ModelResults, axis: str) -> list[LearningCurve]:
+    """Return the curves of a model's runs, without those that diverged.
 
     Costs on the axis "flops" are target tokens times `flops_per_target_token`. The list is empty if
     the model lacks the axis; a run without a finite validation has no curve.
     """
-    rate = model.get("flops_per_target_token") if axis == "flops" else 1
+    rate = model.flops_per_target_token if axis == "flops" else 1
     key = "target_tokens" if axis == "flops" else axis
     if rate is None:
         return []
     curves = []
-    for run in model["runs"]:
-        points = [
-            (rate * point[key], point[VALIDATION])
-            for point in run["curve"]
-            if point[VALIDATION] is not None
-        ]
-        if points and not run.get("diverged"):
+    for run in model.runs:
+        points = [(rate * getattr(point, key), point.bits_per_byte) for point in run.validations]
+        if points and not run.diverged:
             costs, values = np.array(points, dtype=np.float64).T
             curves.append(LearningCurve(costs, values))
     return curves
@@ -95,32 +90,26 @@ class Stretch(NamedTuple):
     end: float
 
 
-def crossings(models: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return "crossings" of results.json: for each pair of models and each axis a sentence, and if
-    the leader changes.
+def crossings(models: Sequence[ModelResults]) -> tuple[Crossing, ...]:
+    """Return for each pair of models and each axis a sentence, and if the leader changes.
 
     A model is ahead where all of its validation curves, one per seed and linear between
     validations, are below all curves of the other; where the ranges of the seeds overlap, the
     models are not distinguishable. Costs that some run did not reach are left out, and so are runs
     that diverged. A pair without curves on an axis has no entry, nor has a pair with different
     tokenizers on the axis of target tokens.
-
-    Args:
-        models: "models" of results.json: name, tokenizer, runs with their curves, and FLOPs per
-            target token.
     """
     found = []
     for (a, b), axis in product(combinations(models, 2), AXES):
-        if axis == "target_tokens" and a.get("tokenizer") != b.get("tokenizer"):
+        if axis == "target_tokens" and a.tokenizer != b.tokenizer:
             continue
         text, crosses = crossing(a, b, axis)
         if text:
-            pair = {"a": a["name"], "b": b["name"]}
-            found.append(pair | {"axis": axis, "text": text, "crosses": crosses})
-    return found
+            found.append(Crossing(a.name, b.name, axis, text, crosses))
+    return tuple(found)
 
 
-def crossing(a: Mapping[str, Any], b: Mapping[str, Any], axis: str) -> tuple[str, bool]:
+def crossing(a: ModelResults, b: ModelResults, axis: str) -> tuple[str, bool]:
     """Return a sentence, and whether each model is ahead somewhere; an empty one without curves.
 
     "Per second, B is ahead of A until 18 s, then A is ahead."
@@ -129,18 +118,18 @@ def crossing(a: Mapping[str, Any], b: Mapping[str, Any], axis: str) -> tuple[str
     second = validation_curves(b, axis)
     if not first or not second:
         return "", False
-    names = f"{a['name']} and {b['name']}"
+    names = f"{a.name} and {b.name}"
     support = common_support([*first, *second])
     if support is None:
         return f"{PER[axis]}, the learning curves of {names} have no common range.", False
-    parts = stretches(a["name"], first, b["name"], second, support)
+    parts = stretches(a.name, first, b.name, second, support)
     if len(parts) <= MOST_STRETCHES:
-        sentence = f"{PER[axis]}, {_listed(parts, a['name'], b['name'], axis)}"
+        sentence = f"{PER[axis]}, {_listed(parts, a.name, b.name, axis)}"
     else:
         sentence = f"{PER[axis]}, {_shared(parts, support[0], names)}"
     if min(len(first), len(second)) == 1:
         sentence += f" (number of runs: {len(first)} and {len(second)})"
-    return f"{sentence}.", {a["name"], b["name"]} <= {part.ahead for part in parts}
+    return f"{sentence}.", {a.name, b.name} <= {part.ahead for part in parts}
 
 
 def stretches(

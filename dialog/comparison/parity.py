@@ -5,7 +5,7 @@ need to know.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from dialog.config.components import Family, name_and_arguments
 from dialog.config.schema import GenerationConfig, Recipe
 from dialog.errors import UserError
 from dialog.report.formats.numbers import hardware
+from dialog.report.formats.results import ModelResults, ParitySetting, RunResults
 from dialog.report.tables import UNKNOWN
 
 TOLERANCE = 0.1
@@ -30,7 +31,7 @@ class EvaluatedSystem(NamedTuple):
 
     recipe: Recipe | None  # None for a system of another framework
     environment: dict[str, Any]  # of the first run; empty for a system of another framework
-    model: dict[str, Any]  # its entry under "models" in results.json
+    model: ModelResults
     test_set: Mapping[str, Any]  # fingerprint and number of examples; empty before training
     stated: Mapping[str, Any] = {}  # of a system of another framework, by `STATED`
 
@@ -205,7 +206,7 @@ STATED: dict[str, Callable[[EvaluatedSystem], Any]] = {
     "parameters as stated": lambda system: (
         system.stated.get("parameters")
         if system.recipe is None
-        else (system.model.get("parameters") or {}).get("total")
+        else system.model.parameters.get("total")
     ),
     "data as stated": lambda system: (
         system.stated.get("data")
@@ -219,16 +220,15 @@ STATED: dict[str, Callable[[EvaluatedSystem], Any]] = {
 """Rows that a system of another framework states in its system.yaml; a recipe has their values."""
 
 
-def state_sizes(models: Sequence[Mapping[str, Any]]) -> dict[str, list[int | None]]:
+def state_sizes(models: Sequence[ModelResults]) -> dict[str, list[int | None]]:
     """Return the bytes of the states of all models, by the length of the context."""
-    sizes = [model.get("state_bytes") or {} for model in models]
-    lengths = dict.fromkeys(length for each in sizes for length in each)
-    return {length: [each.get(length) for each in sizes] for length in lengths}
+    lengths = dict.fromkeys(length for model in models for length in model.state_bytes)
+    return {length: [model.state_bytes.get(length) for model in models] for length in lengths}
 
 
-def parity(systems: Sequence[EvaluatedSystem]) -> list[dict[str, Any]]:
-    """Return the rows of "parity" in results.json: differing settings first, those that must be
-    equal before others; none if only one of them has a recipe, and none of the others a statement.
+def parity(systems: Sequence[EvaluatedSystem]) -> tuple[ParitySetting, ...]:
+    """Return the settings, those that differ first, and of these those that must be equal first;
+    none if only one system has a recipe, and none of the others a statement.
 
     The settings are those of the systems with a recipe. The values of others are `UNSTATED` and
     break nothing. If one of them states its parameters, data and budget, these are added.
@@ -236,17 +236,21 @@ def parity(systems: Sequence[EvaluatedSystem]) -> list[dict[str, Any]]:
     trained = [system for system in systems if system.recipe is not None]
     comparable = len(trained) > 1 or len(trained) == len(systems)
     rows = recipe_rows(trained) if comparable else []
-    for entry in rows:
-        values = iter(entry["values"])
-        entry["values"] = [
-            UNSTATED if system.recipe is None else next(values) for system in systems
-        ]
+    if len(trained) < len(systems):
+        rows = [with_unstated(setting, systems) for setting in rows]
     if any(system.stated for system in systems):
         rows += [row(name, [value(system) for system in systems]) for name, value in STATED.items()]
-    return sorted(rows, key=lambda entry: (entry["equal"], not entry["must"]))
+    return tuple(sorted(rows, key=lambda setting: (setting.equal, not setting.must)))
 
 
-def recipe_rows(systems: Sequence[EvaluatedSystem]) -> list[dict[str, Any]]:
+def with_unstated(setting: ParitySetting, systems: Sequence[EvaluatedSystem]) -> ParitySetting:
+    """Return a setting of the systems with a recipe, with `UNSTATED` for the others."""
+    values = iter(setting.values)
+    every = (UNSTATED if system.recipe is None else next(values) for system in systems)
+    return replace(setting, values=tuple(every))
+
+
+def recipe_rows(systems: Sequence[EvaluatedSystem]) -> list[ParitySetting]:
     """Return the rows of systems with a recipe.
 
     A value that is unknown for one system only is not equal. Numbers of parameters and of target
@@ -256,10 +260,10 @@ def recipe_rows(systems: Sequence[EvaluatedSystem]) -> list[dict[str, Any]]:
     recipes = [system.recipe for system in systems]
     environments = [system.environment for system in systems]
     models = [system.model for system in systems]
-    runs = [model["runs"] for model in models]
+    runs = [model.runs for model in models]
     test_sets = [system.test_set for system in systems]
-    counts = [model.get("parameters") or {} for model in models]
-    flops = [model.get("flops_per_target_token") for model in models]
+    counts = [model.parameters for model in models]
+    flops = [model.flops_per_target_token for model in models]
     return [
         row(
             "tokenizer",
@@ -286,12 +290,12 @@ def recipe_rows(systems: Sequence[EvaluatedSystem]) -> list[dict[str, Any]]:
         ),
         close_row(
             "target tokens seen",
-            [rounded_mean(model_runs, "target_tokens") for model_runs in runs],
+            [rounded_mean([run.target_tokens for run in own]) for own in runs],
             must=not any(recipe is not None and recipe.trainer.max_time for recipe in recipes),
         ),
-        row("optimizer steps", [rounded_mean(model_runs, "steps") for model_runs in runs]),
+        row("optimizer steps", [rounded_mean([run.steps for run in own]) for own in runs]),
         row("validations", [validations(model_runs) for model_runs in runs]),
-        row("training seconds", [rounded_mean(model_runs, "seconds") for model_runs in runs]),
+        row("training seconds", [rounded_mean([run.seconds for run in own]) for own in runs]),
         row(
             "hardware",
             [hardware(environment) if environment else None for environment in environments],
@@ -304,16 +308,16 @@ def recipe_rows(systems: Sequence[EvaluatedSystem]) -> list[dict[str, Any]]:
     ]
 
 
-def broken(rows: Sequence[dict[str, Any]]) -> list[str]:
+def broken(rows: Sequence[ParitySetting]) -> list[str]:
     """Return a line with the values of each setting that must be equal and is not."""
     return [
-        f"{entry['what']}: {' / '.join(map(str, entry['values']))}"
-        for entry in rows
-        if entry["must"] and not entry["equal"]
+        f"{setting.what}: {' / '.join(map(str, setting.values))}"
+        for setting in rows
+        if setting.must and not setting.equal
     ]
 
 
-def raise_broken(rows: Sequence[dict[str, Any]], report: Path | None = None) -> None:
+def raise_broken(rows: Sequence[ParitySetting], report: Path | None = None) -> None:
     """Raise UserError for the settings that must be equal and are not: ``--strict``."""
     if settings := broken(rows):
         where = "" if report is None else f"; the report is in {report}"
@@ -323,35 +327,33 @@ def raise_broken(rows: Sequence[dict[str, Any]], report: Path | None = None) -> 
 # ------------------------------------------------------------------ rows
 
 
-def row(what: str, values: list[Any], *, must: bool = False) -> dict[str, Any]:
+def row(what: str, values: list[Any], *, must: bool = False) -> ParitySetting:
     """Compare one setting, a value per system (None: unknown); `must`: a fair comparison needs
     equal values.
     """
     equal = all(value == values[0] for value in values)
-    shown = [UNKNOWN if value is None else value for value in values]
-    return {"what": what, "equal": equal, "must": must, "values": shown}
+    shown = tuple(UNKNOWN if value is None else value for value in values)
+    return ParitySetting(what, equal, must, shown)
 
 
-def close_row(what: str, values: list[int | None], *, must: bool = False) -> dict[str, Any]:
+def close_row(what: str, values: list[int | None], *, must: bool = False) -> ParitySetting:
     """Compare numbers; they are equal if the largest exceeds the smallest by at most
     `TOLERANCE`.
     """
     counts = [value for value in values if value is not None]
     equal = len(counts) == len(values) and max(counts) <= (1 + TOLERANCE) * min(counts)
-    return {
-        **row(f"{what} (within {100 * TOLERANCE:.0f} %)", values, must=must),
-        "equal": equal or not counts,
-    }
+    setting = row(f"{what} (within {100 * TOLERANCE:.0f} %)", values, must=must)
+    return replace(setting, equal=equal or not counts)
 
 
-def number_of_seeds(runs: Sequence[Sequence[dict[str, Any]]]) -> dict[str, Any]:
+def number_of_seeds(runs: Sequence[Sequence[RunResults]]) -> ParitySetting:
     """Compare numbers of seeds; which seeds they are makes no difference."""
     values = [
-        ", ".join(str(run["seed"]) for run in model_runs if run["seed"] is not None) or None
+        ", ".join(str(run.seed) for run in model_runs if run.seed is not None) or None
         for model_runs in runs
     ]
     equal = len({len(model_runs) for model_runs in runs}) == 1
-    return {**row("seeds", values, must=True), "equal": equal}
+    return replace(row("seeds", values, must=True), equal=equal)
 
 
 def settings(recipes: Sequence[Recipe | None], setting: Setting) -> list[Any]:
@@ -362,19 +364,15 @@ def settings(recipes: Sequence[Recipe | None], setting: Setting) -> list[Any]:
 # ------------------------------------------------------------------ values of runs
 
 
-def validations(runs: Sequence[dict[str, Any]]) -> int | None:
+def validations(runs: Sequence[RunResults]) -> int | None:
     """Return the mean number of validations over seeds; None if nothing was trained."""
-    curves = [run["curve"] for run in runs if run["steps"] is not None]
-    numbers = [
-        sum(point["validation/bits_per_byte"] is not None for point in curve) for curve in curves
-    ]
-    return round(sum(numbers) / len(numbers)) if numbers else None
+    return rounded_mean([len(run.validations) for run in runs if run.steps is not None])
 
 
-def rounded_mean(runs: Sequence[dict[str, Any]], key: str) -> int | None:
-    """Return the mean of a cost over seeds; None if no run has one."""
-    costs = [run[key] for run in runs if run[key] is not None]
-    return round(sum(costs) / len(costs)) if costs else None
+def rounded_mean(values: Sequence[float | None]) -> int | None:
+    """Return the mean of a number over seeds; None if no run has one."""
+    known = [value for value in values if value is not None]
+    return round(sum(known) / len(known)) if known else None
 
 
 def software(environment: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from dialog.comparison.statistics.verdict import listed
 from dialog.report.formats.metrics import metric_value
+from dialog.report.formats.results import ModelResults
 from dialog.report.tables import MOST_NAMES
 
 SUBSETS = {"all": "all dialogues", "clean": "clean dialogues", "leaked": "leaked dialogues"}
@@ -31,20 +32,14 @@ def references_of(metrics: Mapping[str, Any]) -> dict[str, Rows]:
     }
 
 
-def ngram_warnings(
-    models: Sequence[Mapping[str, Any]], references: Mapping[str, Rows]
-) -> list[str]:
+def ngram_warnings(models: Sequence[ModelResults], references: Mapping[str, Rows]) -> list[str]:
     """Return sentences on the models that are worse than the best n-gram model, which does not read
     the context.
 
     Both are measured in bits per byte on the same subset. Models that are worse on the same subsets
     share a sentence.
-
-    Args:
-        models: "models" of results.json, with mean values in "summary".
-        references: "references" of results.json.
     """
-    groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    groups: dict[tuple[str, ...], list[ModelResults]] = {}
     for model in models:
         values = {
             subset: (_bits(model, subset), _best_ngram(references, subset)[0]) for subset in SUBSETS
@@ -61,7 +56,7 @@ def ngram_warnings(
     ]
 
 
-def _exception(models: Sequence[Mapping[str, Any]], references: Mapping[str, Rows]) -> str:
+def _exception(models: Sequence[ModelResults], references: Mapping[str, Rows]) -> str:
     """Return ", but 1.4 against 1.5 (2-gram) on clean dialogues" if there no model is worse than
     the n-gram models.
     """
@@ -70,17 +65,15 @@ def _exception(models: Sequence[Mapping[str, Any]], references: Mapping[str, Row
     return f", but {_values(models, ['clean'], references)}" if not_worse else ""
 
 
-def _subject(models: Sequence[Mapping[str, Any]], number: int) -> str:
+def _subject(models: Sequence[ModelResults], number: int) -> str:
     """Return "a and b have", or "All 9 contenders have" for all of a large number."""
     if len(models) == number > MOST_NAMES:
         return f"All {number} contenders have"
-    return (
-        f"{listed([str(model['name']) for model in models])} {'have' if len(models) > 1 else 'has'}"
-    )
+    return f"{listed([model.name for model in models])} {'have' if len(models) > 1 else 'has'}"
 
 
 def _values(
-    models: Sequence[Mapping[str, Any]], subsets: Sequence[str], references: Mapping[str, Rows]
+    models: Sequence[ModelResults], subsets: Sequence[str], references: Mapping[str, Rows]
 ) -> str:
     """Return "1.5 to 1.6 against 1.3 (3-gram) on all dialogues", for each subset."""
     places = []
@@ -92,11 +85,10 @@ def _values(
     return ", ".join(places)
 
 
-def _bits(model: Mapping[str, Any], subset: str) -> float:
+def _bits(model: ModelResults, subset: str) -> float:
     """Return the mean of a model on a subset; nan without one."""
-    summary = model["summary"].get(subset, {})
-    value = metric_value(summary[PRIMARY]["mean"]) if PRIMARY in summary else None
-    return math.nan if value is None else value
+    entry = model.means(subset).get(PRIMARY)
+    return entry.mean if entry else math.nan
 
 
 def _best_ngram(references: Mapping[str, Rows], subset: str) -> tuple[float, str]:

@@ -7,12 +7,13 @@ from pathlib import Path
 from dialog.atomic import write_text
 from dialog.report.drawing.axes import with_legend
 from dialog.report.drawing.canvas import write_svg
+from dialog.report.formats.results import Results
 from dialog.report.html import write_html
 from dialog.report.latex import to_latex
 from dialog.report.markdown import to_markdown
 from dialog.report.sections.order import main_sections
 from dialog.report.short_names import displayed
-from dialog.report.tables import Results, anchor, model_names
+from dialog.report.tables import anchor
 
 FIGURES = "figures"
 """Folder of the charts of report.html."""
@@ -35,7 +36,7 @@ def write_figures(results: Results, folder: Path) -> None:
     for file in folder.glob("*.svg"):
         file.unlink()
     shown = displayed(results)
-    names = dict(enumerate(model_names(shown)))
+    names = dict(enumerate(shown.names))
     for section in main_sections(shown):
         drawings = [
             with_legend(drawing, names) if figure.legend else drawing

@@ -15,12 +15,13 @@ from dialog.report.drawing.attention.page import explorer_json, explorer_style, 
 from dialog.report.drawing.axes import SERIES
 from dialog.report.formats.metrics import METRIC_DISPLAYS
 from dialog.report.formats.numbers import duration, hardware
+from dialog.report.formats.results import RatingPair, Results, ShownExample
 from dialog.report.page import joined, render_page
 from dialog.report.sections.order import appendix, main_sections
 from dialog.report.sections.ranking import TITLE as PICTURES
 from dialog.report.sections.ratings import rating_fingerprint
 from dialog.report.sections.scores import metric_names
-from dialog.report.short_names import displayed
+from dialog.report.short_names import ShownResults, displayed
 from dialog.report.tables import (
     DIFFERING,
     DIFFERING_NOTE,
@@ -29,11 +30,9 @@ from dialog.report.tables import (
     SPREAD_NOTE,
     Figure,
     ReportTable,
-    Results,
     anchor,
     has_several_seeds,
     metric_label,
-    model_names,
     provenance,
     reference_bits,
     title_of,
@@ -77,15 +76,15 @@ def write_html(results: Results, path: Path) -> None:
     )
 
 
-def template_values(results: Results, rating: str) -> dict[str, Any]:
+def template_values(results: ShownResults, rating: str) -> dict[str, Any]:
     """Return the variables of the template; `rating` is the fingerprint of the pairs for rating."""
     sections = main_sections(results)
     pictures = [section for section in sections if section.title == PICTURES]
     sections = [section for section in sections if section.title != PICTURES]
     attention = _attention(results)
     examples = [
-        (DIFFERING, DIFFERING_NOTE, [_short(sample) for sample in results["disagreements"]]),
-        (RANDOM, "", [_short(sample) for sample in results["samples"]]),
+        (DIFFERING, DIFFERING_NOTE, [*map(_example, results.disagreements)]),
+        (RANDOM, "", [*map(_example, results.samples)]),
     ]
     metrics = {
         name: METRIC_DISPLAYS[name] for name in metric_names(results) if name in METRIC_DISPLAYS
@@ -93,7 +92,7 @@ def template_values(results: Results, rating: str) -> dict[str, Any]:
     return {
         "results": results,
         "title": title_of(results),
-        "names": model_names(results),
+        "names": results.names,
         "most_names": MOST_NAMES,
         "series": SERIES,
         "verdict": verdict_lines(results),
@@ -102,10 +101,10 @@ def template_values(results: Results, rating: str) -> dict[str, Any]:
             *(section.title for section in (*pictures, *sections)),
             *(title for title, _, samples in examples if samples),
             *(["Attention"] if attention else []),
-            *(["Blind rating"] if results["rating"] else []),
+            *(["Blind rating"] if results.rating else []),
             *(section.title for section in appendix(results)),
             "Metrics",
-            *(["Environment"] if results["environment"] else []),
+            *(["Environment"] if results.environment else []),
         ],
         "pictures": pictures,
         "sections": sections,
@@ -113,7 +112,7 @@ def template_values(results: Results, rating: str) -> dict[str, Any]:
         "examples": examples,
         "attention": attention,
         "explorer_style": Markup(explorer_style()),
-        "rating": [_short(pair) | {"id": pair["id"]} for pair in results["rating"]],
+        "rating": [*map(_short, results.rating)],
         "rating_fingerprint": rating,
         "metrics": metrics.values(),
         "anchor": anchor,
@@ -126,15 +125,15 @@ def template_values(results: Results, rating: str) -> dict[str, Any]:
 
 
 def _facts(results: Results) -> dict[str, str]:
-    seeds = {run["seed"] for model in results["models"] for run in model["runs"]} - {None}
-    size = f"{results['examples']:,} responses in {results['dialogues']:,} dialogues"
+    seeds = {run.seed for run in results.runs if run.seed is not None}
+    size = f"{results.examples:,} responses in {results.dialogues:,} dialogues"
     spread = [SPREAD_NOTE] if has_several_seeds(results) else []
     facts = {
-        "Evaluated on": f"{results['split']}, {size}",
-        "Evaluation": results["fingerprint"][:12],
+        "Evaluated on": f"{results.split}, {size}",
+        "Evaluation": results.fingerprint[:12],
         "Seeds": ", ".join(map(str, sorted(seeds))),
-        "Hardware": hardware(results["environment"]),
-        "Total time": duration(results["seconds"]),
+        "Hardware": hardware(results.environment),
+        "Total time": duration(results.seconds),
         "Notation": " ".join(
             [
                 *spread,
@@ -146,23 +145,23 @@ def _facts(results: Results) -> dict[str, str]:
     return {name: text for name, text in facts.items() if text}
 
 
-def _short(sample: Mapping[str, Any]) -> dict[str, Any]:
-    """Truncate the texts of an example; a page of the longest texts stays below 2 MB."""
-    omitted = len(sample["context"]) - MOST_TURNS
-    turns = [_truncate(turn, TURN_COLUMNS) for turn in sample["context"][-MOST_TURNS:]]
-    first = [f"… ({omitted} earlier turns)"] if omitted > 0 else []
-    texts = {
-        key: _truncate(sample[key], RESPONSE_COLUMNS)
-        for key in ("id", "reference")
-        if key in sample
-    }
-    responses = [_truncate(text, RESPONSE_COLUMNS) for text in sample["responses"]]
+def _example(sample: ShownExample) -> dict[str, Any]:
+    """Truncate the texts of an example and its reference."""
     return {
-        **texts,
-        "context": first + turns,
-        "responses": responses,
+        **_short(sample),
+        "id": _truncate(sample.id, RESPONSE_COLUMNS),
+        "reference": _truncate(sample.reference, RESPONSE_COLUMNS),
         "reference_bits": reference_bits(sample),
     }
+
+
+def _short(sample: ShownExample | RatingPair) -> dict[str, Any]:
+    """Truncate context and responses; a page of the longest texts stays below 2 MB."""
+    omitted = len(sample.context) - MOST_TURNS
+    turns = [_truncate(turn, TURN_COLUMNS) for turn in sample.context[-MOST_TURNS:]]
+    first = [f"… ({omitted} earlier turns)"] if omitted > 0 else []
+    responses = [_truncate(text, RESPONSE_COLUMNS) for text in sample.responses]
+    return {"id": sample.id, "context": first + turns, "responses": responses}
 
 
 def _truncate(text: str, limit: int) -> str:
@@ -175,8 +174,8 @@ def _truncate(text: str, limit: int) -> str:
 def _attention(results: Results) -> dict[str, Any] | None:
     """Return the data, tables and notes of the attention section; None without maps."""
     examples = [
-        (example["id"], [(_reading_label(entry), entry) for entry in example["models"]])
-        for example in results["attention"].get("examples", ())
+        (example.id, [(_reading_label(entry), entry) for entry in example.models])
+        for example in results.attention.examples
     ]
     if not examples:
         return None

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from dialog.escaping import escape_latex, one_line
+from dialog.report.formats.results import Results
 from dialog.report.sections.order import main_sections
 from dialog.report.short_names import displayed
 from dialog.report.tables import (
     NONE,
     ReportSection,
     ReportTable,
-    Results,
     Row,
     RowGroup,
     provenance,
@@ -36,7 +36,7 @@ def to_latex(results: Results) -> str:
     Letters that pdflatex has no glyph for, as in Chinese names, are written as code points.
     """
     results = displayed(results)
-    paragraphs = [escape_latex(f"Warning: {warning}") for warning in results["warnings"]]
+    paragraphs = [escape_latex(f"Warning: {warning}") for warning in results.warnings]
     paragraphs += [escape_latex(line) for line in verdict_lines(results)]
     tables = [part for section in main_sections(results) for part in _tables(results, section)]
     floats = [
@@ -92,12 +92,8 @@ def _has_value(row: Row) -> bool:
 
 def _seeds(results: Results) -> str:
     """Return the numbers of seeds: "3 seeds each.", "Seeds: 3 of lstm, 5 of transformer."."""
-    trained = {
-        str(model["name"]): len(model["runs"])
-        for model in results["models"]
-        if model["kind"] != "responses"
-    }
-    if len(set(trained.values())) == 1 and len(trained) == len(results["models"]):
+    trained = {model.name: len(model.runs) for model in results.models if model.trained}
+    if len(set(trained.values())) == 1 and len(trained) == len(results.models):
         (number,) = set(trained.values())
         return f"{number} seed{'s' if number > 1 else ''} each."
     return (

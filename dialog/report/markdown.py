@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from dialog.escaping import escape_markdown, printable
 from dialog.report.formats.metrics import METRIC_DISPLAYS
 from dialog.report.formats.numbers import duration
+from dialog.report.formats.results import Results, ShownExample
 from dialog.report.sections.order import appendix, main_sections
 from dialog.report.sections.scores import metric_names
 from dialog.report.short_names import displayed
@@ -18,8 +18,6 @@ from dialog.report.tables import (
     RANDOM,
     ReportSection,
     ReportTable,
-    Results,
-    model_names,
     provenance,
     reference_bits,
     shortened,
@@ -39,17 +37,17 @@ def to_markdown(results: Results) -> str:
     displays = [METRIC_DISPLAYS[name] for name in metric_names(results) if name in METRIC_DISPLAYS]
     environment = [
         [escape_markdown(key), escape_markdown(str(value))]
-        for key, value in results["environment"].items()
+        for key, value in results.environment.items()
     ]
     parts = [
         f"# {escape_markdown(title_of(results))}",
-        *(f"> ⚠ {escape_markdown(str(warning))}" for warning in results["warnings"]),
+        *(f"> ⚠ {escape_markdown(warning)}" for warning in results.warnings),
         *map(escape_markdown, verdict_lines(results)),
-        _code_block(results["command"]),
-        f"Total time: {duration(results['seconds'])}.",
+        _code_block(results.command),
+        f"Total time: {duration(results.seconds)}.",
         *(_section(results, section) for section in main_sections(results)),
-        *_samples(results, DIFFERING, DIFFERING_NOTE, results["disagreements"]),
-        *_samples(results, RANDOM, "", results["samples"]),
+        *_samples(results, DIFFERING, DIFFERING_NOTE, results.disagreements),
+        *_samples(results, RANDOM, "", results.samples),
         *(_section(results, section) for section in appendix(results)),
         "## Metrics",
         "\n".join(f"- {metric.label}: {escape_markdown(metric.definition)}" for metric in displays),
@@ -100,24 +98,23 @@ def _table(table: ReportTable) -> str:
 
 
 def _samples(
-    results: Results, title: str, note: str, samples: Sequence[Mapping[str, Any]]
+    results: Results, title: str, note: str, samples: Sequence[ShownExample]
 ) -> tuple[str, ...]:
-    head = ["Context", "Reference", *model_names(results)]
+    head = ["Context", "Reference", *results.names]
     rows = [
-        ["\n".join(sample["context"]), sample["reference"], *_responses(sample)]
-        for sample in samples
+        ["\n".join(sample.context), sample.reference, *_responses(sample)] for sample in samples
     ]
     return (f"## {title}", note, text_table(head, rows)) if samples else ()
 
 
-def _responses(sample: Mapping[str, Any]) -> list[str]:
+def _responses(sample: ShownExample) -> list[str]:
     """Return the responses of an example, each with the bits per byte of the reference if they are
     known.
     """
-    bits = reference_bits(sample) or [""] * len(sample["responses"])
+    bits = reference_bits(sample) or [""] * len(sample.responses)
     return [
         f"{response}\n{text}".rstrip()
-        for response, text in zip(sample["responses"], bits, strict=True)
+        for response, text in zip(sample.responses, bits, strict=True)
     ]
 
 

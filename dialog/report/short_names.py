@@ -4,27 +4,62 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from itertools import takewhile
-from typing import Any
 
-from dialog.report.tables import Results, model_names
+from dialog.escaping import map_texts
+from dialog.report.formats.results import Results
 
-TEXTS = ("verdict", "text", "warnings")
-"""Fields with sentences, in which names of contenders occur."""
-UNNAMED = ("command", "environment", "samples", "disagreements", "rating")
-"""Fields without names of contenders, which may have texts of users."""
+UNNAMED = ("command", "environment", "samples", "disagreements", "rating", "attention")
+"""Fields with texts of users, in which words are no names of contenders."""
 
 
-def displayed(results: Results) -> dict[str, Any]:
-    """Return results with short names of the contenders, and "shared", the common part of names."""
-    names = model_names(results)
-    shared, labels = short_labels(names)
-    named = {key: value for key, value in results.items() if key not in UNNAMED}
-    return {
-        **results,
-        **_renamed(named, dict(zip(names, labels, strict=True)), ""),
-        "shared": shared,
+@dataclass(frozen=True)
+class ShownResults(Results):
+    """Results with short names of the contenders; `shared` is what the names have in common."""
+
+    shared: str = ""
+
+
+def displayed(results: Results) -> ShownResults:
+    """Return results with short names, as keys and values and in sentences."""
+    shared, labels = short_labels(results.names)
+    names = dict(zip(results.names, labels, strict=True))
+    sentence = partial(relabelled, labels=names)
+
+    def label(text: str) -> str:
+        return names.get(text, text)
+
+    parts = {item.name: getattr(results, item.name) for item in fields(results)}
+    parts |= map_texts({key: parts[key] for key in parts if key not in UNNAMED}, label)
+    parts |= {
+        "verdict": sentence(results.verdict),
+        "warnings": tuple(map(sentence, results.warnings)),
+        "crossings": tuple(replace(one, text=sentence(one.text)) for one in parts["crossings"]),
+        "attention": replace(
+            results.attention,
+            examples=tuple(
+                replace(
+                    example,
+                    models=tuple(
+                        {**entry, "model": label(entry["model"])} for entry in example.models
+                    ),
+                )
+                for example in results.attention.examples
+            ),
+            statistics=map_texts(results.attention.statistics, label),
+        ),
     }
+    return ShownResults(**parts, shared=shared)
+
+
+def relabelled(sentence: str, labels: Mapping[str, str]) -> str:
+    """Return a sentence with labels in place of names, but not in paths."""
+    longest_first = "|".join(map(re.escape, sorted(labels, key=len, reverse=True)))
+    return re.sub(
+        rf"(?<![\w/])(?:{longest_first})(?![\w/])", lambda match: labels[match[0]], sentence
+    )
 
 
 def short_labels(names: Sequence[str]) -> tuple[str, list[str]]:
@@ -50,19 +85,3 @@ def _shared_start(texts: Sequence[str], separator: str) -> str:
     return "".join(
         f"{equal[0]}{separator}" for equal in takewhile(lambda column: len(set(column)) == 1, parts)
     )
-
-
-def _renamed(value: Any, labels: Mapping[str, str], field: str) -> Any:
-    """Replace names of contenders: whole keys and values, and words of the sentences in `TEXTS`,
-    but not in paths.
-    """
-    if isinstance(value, Mapping):
-        return {labels.get(key, key): _renamed(item, labels, key) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_renamed(item, labels, field) for item in value]
-    if isinstance(value, str) and field in TEXTS:
-        longest_first = "|".join(map(re.escape, sorted(labels, key=len, reverse=True)))
-        return re.sub(
-            rf"(?<![\w/])(?:{longest_first})(?![\w/])", lambda match: labels[match[0]], value
-        )
-    return labels.get(value, value) if isinstance(value, str) else value

@@ -4,14 +4,13 @@ terminal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean, stdev
 from typing import Any, Literal, NamedTuple, Self
 
 from dialog.report.formats.metrics import metric_display
-
-Results = Mapping[str, Any]
-"""Content of results.json."""
+from dialog.report.formats.results import Results, ShownExample
+from dialog.report.short_names import ShownResults
 
 NONE = "–"
 UNKNOWN = "unknown"
@@ -154,7 +153,7 @@ def table_of_contenders(
     results: Results, groups: Iterable[RowGroup], caption: str
 ) -> tuple[ReportTable, ...]:
     """Return a table with a column for each contender; nothing if no group has rows."""
-    names = model_names(results)
+    names = results.names
     return table_of_groups(("", *names), groups, caption=caption, contenders=len(names))
 
 
@@ -181,16 +180,11 @@ def text_row(*texts: str) -> Row:
     return tuple(ReportCell(text) for text in texts)
 
 
-def model_names(results: Results) -> list[str]:
-    """Return the names of the contenders."""
-    return [str(model["name"]) for model in results["models"]]
-
-
-def title_of(results: Results) -> str:
+def title_of(results: ShownResults) -> str:
     """Return the title of a report: what the contenders share, and their names or number."""
-    names = model_names(results)
+    names = results.names
     title = " and ".join(names) if len(names) <= MOST_NAMES else f"{len(names)} contenders"
-    return f"{results['shared']}: {title}" if results["shared"] else title
+    return f"{results.shared}: {title}" if results.shared else title
 
 
 def anchor(title: str) -> str:
@@ -204,7 +198,7 @@ def subsets_of(results: Results) -> dict[str, str]:
     """
     whole = whole_subset(results)
     titles = {**SUBSETS, "all": WHOLE_TEST_SET[whole].removesuffix(".")} if whole else SUBSETS
-    summaries = [model["summary"] for model in results["models"]]
+    summaries = [model.summary for model in results.models]
     return {
         subset: title
         for subset, title in titles.items()
@@ -214,12 +208,10 @@ def subsets_of(results: Results) -> dict[str, str]:
 
 def whole_subset(results: Results) -> str:
     """Return the subset that has all dialogues of the test set; empty if there is none."""
-    runs = [run for model in results["models"] for run in model["runs"]]
-    counts = [run["metrics"].get("subsets", {}) for run in runs]
     whole = (
         name
         for name, other in (("clean", "leaked"), ("leaked", "clean"))
-        if any(subsets.get(other, {}).get("examples") == 0 for subsets in counts)
+        if any(run.subset(other).get("examples") == 0 for run in results.runs)
     )
     return next(whole, "")
 
@@ -234,29 +226,26 @@ def mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:
     return fmean(values), stdev(values) if len(values) > 1 else None
 
 
-def spread_text(mean: float | None, std: float | None, to_text: Callable[[float], str]) -> str:
+def spread_text(mean: float, std: float | None, to_text: Callable[[float], str]) -> str:
     """Return mean ± standard deviation over seeds, or the mean alone."""
-    if mean is None:
-        return NONE
     if std is None:
         return to_text(mean)
     return f"{to_text(mean).removesuffix(' %')} ± {to_text(std)}"
 
 
-def reference_bits(sample: Mapping[str, Any]) -> list[str]:
+def reference_bits(sample: ShownExample) -> list[str]:
     """Return the bits per byte of the reference of an example by contender; empty if the example
     has none.
     """
     texts = [
-        optional(value, metric_display("bits_per_byte").format)
-        for value in sample.get("bits_per_byte", ())
+        optional(value, metric_display("bits_per_byte").format) for value in sample.bits_per_byte
     ]
     return [text if text == NONE else f"{text} bits per byte" for text in texts]
 
 
 def has_several_seeds(results: Results) -> bool:
     """Return whether a contender has more than one run."""
-    return any(len(model["runs"]) > 1 for model in results["models"])
+    return any(len(model.runs) > 1 for model in results.models)
 
 
 def signed(value: float, to_text: Callable[[float], str]) -> str:
@@ -269,15 +258,15 @@ def signed(value: float, to_text: Callable[[float], str]) -> str:
     return f"{'−' if value < 0 else '+'}{text}"
 
 
-def interval_text(interval: Sequence[float | None], to_text: Callable[[float], str]) -> str:
+def interval_text(interval: Sequence[float], to_text: Callable[[float], str]) -> str:
     """Format an interval of differences: [−0.034, −0.021], [−1.2, +0.4] pp.
 
     If that would show limits on one side of 0 as equal or as 0, they have as many digits as tell
     them apart.
     """
-    low, high = interval or (None, None)
-    if low is None or high is None:
+    if not interval:
         return NONE
+    low, high = interval
     unit = " pp" if signed(high, to_text).endswith(" pp") else ""
     texts = [signed(limit, to_text).removesuffix(" pp") for limit in (low, high)]
     zero = to_text(0.0).removesuffix(" %")
@@ -304,21 +293,17 @@ def provenance(results: Results, metrics: Iterable[str]) -> str:
     signatures of the metrics.
     """
     size = (
-        f"{results['split']} split, {results['examples']:,} responses in {results['dialogues']:,}"
-        " dialogues"
+        f"{results.split} split, {results.examples:,} responses in {results.dialogues:,} dialogues"
     )
-    runs = [run for model in results["models"] for run in model["runs"]]
     labels: dict[str, list[str]] = {}
     for name in metrics:
-        for signature in dict.fromkeys(
-            run["metrics"].get("signatures", {}).get(name) for run in runs
-        ):
-            labels.setdefault(signature or "", []).append(metric_display(name).label)
+        for signature in dict.fromkeys(run.signature(name) for run in results.runs):
+            labels.setdefault(signature, []).append(metric_display(name).label)
     signatures = [
         f"{', '.join(names)} {signature}" for signature, names in labels.items() if signature
     ]
     return "; ".join(
-        (f"Evaluation {results['fingerprint'][:12] or 'without fingerprint'}, {size}", *signatures)
+        (f"Evaluation {results.fingerprint[:12] or 'without fingerprint'}, {size}", *signatures)
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dialog.report.formats.metrics import LOSSY, LOSSY_NOTE, METRIC_DISPLAYS
+from dialog.report.formats.results import Results
 from dialog.report.sections.cost import cost
 from dialog.report.sections.differences import LESS_NEEDED, ranked_names
 from dialog.report.sections.judges import judges
@@ -16,9 +17,7 @@ from dialog.report.tables import (
     SPREAD_NOTE,
     ReportSection,
     ReportTable,
-    Results,
     RowGroup,
-    model_names,
     table_of_groups,
     text_row,
 )
@@ -51,7 +50,7 @@ LESS_SHOWN = (
 
 def verdict_lines(results: Results) -> list[str]:
     """Return the lines of the verdict: a paragraph, then notes."""
-    return [line for line in str(results["verdict"]).splitlines() if line]
+    return [line for line in results.verdict.splitlines() if line]
 
 
 def terminal_table(results: Results, width: int = WIDTH) -> str:
@@ -59,10 +58,10 @@ def terminal_table(results: Results, width: int = WIDTH) -> str:
     decided differences.
     """
     results = displayed(results)
-    texts = [*(f"warning: {warning}" for warning in results["warnings"]), *verdict_lines(results)]
+    texts = [*(f"warning: {warning}" for warning in results.warnings), *verdict_lines(results)]
     tables = _main_figures(results)
     blocks = ["\n".join(wrapped(text, width) for text in texts)]
-    less_needed = LESS_NEEDED if len(results["models"]) <= MOST_COLUMNS else LESS_SHOWN
+    less_needed = LESS_NEEDED if len(results.models) <= MOST_COLUMNS else LESS_SHOWN
     blocks += [fitted(table, width, less_needed) for table in tables]
     blocks += ["\n".join(wrapped(note, width) for note in _notes(results, tables))]
     blocks += [
@@ -94,7 +93,7 @@ def _main_figures(results: Results) -> tuple[ReportTable, ...]:
     """
     users = {name for name in metric_names(results) if name not in METRIC_DISPLAYS}
     metrics = summary(results, {*SHOWN, *users})
-    head = metrics[0].head if metrics else ("", *model_names(results))
+    head = metrics[0].head if metrics else ("", *results.names)
     costs = [row for table in cost(results).tables for row in table.rows]
     shown = [row for row in costs if row[0].text in SHOWN_COSTS]
     texts = ([cell.text.partition(" ± ")[0] for cell in row] for row in shown)
@@ -102,10 +101,10 @@ def _main_figures(results: Results) -> tuple[ReportTable, ...]:
     tables = table_of_groups(
         head, (*(group for table in metrics for group in table.groups), RowGroup("", padded))
     )
-    if len(results["models"]) <= MOST_COLUMNS:
+    if len(results.models) <= MOST_COLUMNS:
         return tables
     names = ranked_names(results, metric_names(results)[0]) if metrics else []
-    names += [name for name in model_names(results) if name not in names]
+    names += [name for name in results.names if name not in names]
     return tuple(table.transposed(names) for table in tables)
 
 
@@ -113,12 +112,12 @@ def _notes(results: Results, tables: Sequence[ReportTable]) -> Iterator[str]:
     """Yield the meaning of signs in the tables, settings that must be equal but differ, and what
     the report adds.
     """
-    names = model_names(results)
-    if len(names) == 2 and results["differences"]:
+    names = results.names
+    if len(names) == 2 and results.differences:
         yield f"Differences and intervals: {names[0]} − {names[1]}."
     rows = [row for table in tables for row in table.rows]
     cells = [cell for row in rows for cell in row[1:]]
-    if results["differences"]:
+    if results.differences:
         yield "*: decided, that is, significant after the correction for all tests of the report."
     if any("±" in cell.text for cell in cells):
         yield SPREAD_NOTE

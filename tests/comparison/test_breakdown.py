@@ -12,6 +12,7 @@ import pytest
 
 from dialog.analysis.buckets import TrainingText
 from dialog.comparison.breakdown import breakdown
+from dialog.report.formats.results import ExactShare
 
 BIT = math.log(2)
 EXAMPLES: list[dict[str, Any]] = [
@@ -50,13 +51,13 @@ def evaluations(tmp_path: Path) -> dict[str, list[Path]]:
 
 def table(rows: list[dict[str, Any]]) -> dict[str, dict[str, tuple[int, float, Any, float, float]]]:
     return {
-        row["by"]: {
-            bucket["label"]: (
-                bucket["examples"],
-                *bucket["values"].values(),
-                *bucket["f1"].values(),
+        row.by: {
+            bucket.label: (
+                bucket.examples,
+                *bucket.values.values(),
+                *bucket.f1.values(),
             )
-            for bucket in row["buckets"]
+            for bucket in row.buckets
         }
         for row in rows
     }
@@ -114,15 +115,12 @@ def test_unknown_properties_are_left_out(evaluations: dict[str, list[Path]]) -> 
         "context words",
         "response words",
     ]
-    assert breakdown({"A": []}) == []
+    assert breakdown({"A": []}) == ()
 
 
 def test_exact_responses_by_length_of_the_context(evaluations: dict[str, list[Path]]) -> None:
-    (part,) = (part for part in breakdown(evaluations) if part["by"] == "context words")
-    (bucket,) = part["buckets"]
-    assert bucket["label"] == "0-7"
-    assert bucket["exact"]["A"] == {
-        "mean": pytest.approx(1 / 6),
-        "std": pytest.approx(0.5**0.5 / 3),
-    }
-    assert bucket["exact"]["B"] == {"mean": pytest.approx(2 / 3), "std": None}
+    (part,) = (part for part in breakdown(evaluations) if part.by == "context words")
+    (bucket,) = part.buckets
+    assert bucket.label == "0-7"
+    assert bucket.exact["A"] == ExactShare(pytest.approx(1 / 6), pytest.approx(0.5**0.5 / 3))
+    assert bucket.exact["B"] == ExactShare(pytest.approx(2 / 3), None)

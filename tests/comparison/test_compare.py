@@ -96,6 +96,7 @@ def test_results(comparison: Comparison) -> None:
     for model in results["models"]:
         assert model.keys() == {
             "name", "kind", "tokenizer", "parameters", "flops_per_target_token", "state_bytes", "trials", "runs", "summary", "cost",
+            "system",
         }  # fmt: skip
         assert model["kind"] == "recipe"
         sizes = model["parameters"]
@@ -229,7 +230,7 @@ def test_samples(comparison: Comparison) -> None:
         rows = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
         answers.append({row["id"]: row for row in rows})
     for sample in samples:
-        assert sample.keys() == {"id", "context", "reference", "responses"}
+        assert sample.keys() == {"id", "context", "reference", "responses", "bits_per_byte"}
         assert sample["context"]
         assert sample["responses"] == [rows[sample["id"]]["response"] for rows in answers]
         assert all(rows[sample["id"]]["context"] == sample["context"] for rows in answers)

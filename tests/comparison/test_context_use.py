@@ -19,6 +19,7 @@ from dialog.comparison.context_use import (
     measure_context_use,
     sample_of,
 )
+from dialog.report.formats.results import ContextChange, ContextUse, DroppedTurn, Perturbation
 from dialog.runs.evaluation.evaluated import check_evaluation
 
 
@@ -84,21 +85,13 @@ def test_results_are_means_over_seeds() -> None:
         {"a": [measured(0.25, 2.0), measured(0.75, 4.0)], "b": [measured(0.5, None)], "c": []}
     )
     values = {
-        "a": {
-            "mean": 0.5,
-            "std": pytest.approx(0.5**0.5 / 2),
-            "interval": [],
-            "n": 2,
-            "perplexity_token": 3.0,
-        },
-        "b": {"mean": 0.5, "std": None, "interval": [], "n": 1, "perplexity_token": None},
+        "a": ContextChange(0.5, pytest.approx(0.5**0.5 / 2), (), 2, 3.0),
+        "b": ContextChange(0.5, None, (), 1),
     }
-    assert results == {
-        "examples": 50,
-        "rows": [{"perturbation": "shuffle", "changed": 40, "values": values}],
-        "distance": [{"distance": 1, "examples": 30, "values": values}],
-    }
-    assert context_results({}) == {"examples": 0, "rows": [], "distance": []}
+    assert results == ContextUse(
+        50, (Perturbation("shuffle", 40, values),), (DroppedTurn(1, 30, values),)
+    )
+    assert context_results({}) == ContextUse()
 
 
 def test_interval_of_a_change_is_that_of_a_paired_t_test() -> None:

@@ -3,37 +3,32 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from dialog.comparison.cost import cost, seconds_to_common_value
 from dialog.comparison.curves import crossings
+from dialog.report.formats.results import Cost, CurvePoint, ModelResults, RunResults, TimeToValue
 
 
-def model(
-    name: str, *curves: list[tuple[float, float]], rate: float | None = None
-) -> dict[str, Any]:
+def model(name: str, *curves: list[tuple[float, float]], rate: float | None = None) -> ModelResults:
     """A model whose curves are pairs of seconds and bits per byte; 1,000 target tokens a second."""
-    runs = [
-        {
-            "curve": [
-                {
-                    "seconds": seconds,
-                    "target_tokens": 1000 * seconds,
-                    "validation/bits_per_byte": value,
-                }
-                for seconds, value in curve
-            ]
-        }
+    runs = (
+        RunResults(
+            None,
+            curve=tuple(
+                CurvePoint(0, 0, 1000 * seconds, seconds, None, value) for seconds, value in curve
+            ),
+        )
         for curve in curves
-    ]
-    return {"name": name, "runs": runs, "flops_per_target_token": rate}
+    )
+    return ModelResults(name, "recipe", runs=tuple(runs), flops_per_target_token=rate)
 
 
-def texts(*models: dict[str, Any]) -> dict[str, str]:
-    return {row["axis"]: row["text"] for row in crossings(models)}
+def texts(*models: ModelResults) -> dict[str, str]:
+    return {row.axis: row.text for row in crossings(models)}
 
 
 def test_crossing_by_hand() -> None:
@@ -51,7 +46,7 @@ def test_crossing_by_hand() -> None:
 def test_only_curves_with_two_leaders_cross() -> None:
     a, b = model("A", [(0, 3), (40, 1)]), model("B", [(0, 2.6), (40, 1.8)])
     below, beside = model("C", [(0, 2), (40, 0.5)]), model("D", [(50, 2), (60, 0.5)])
-    crossing = {(row["a"], row["b"]): row["crosses"] for row in crossings([a, b, below, beside])}
+    crossing = {(row.a, row.b): row.crosses for row in crossings([a, b, below, beside])}
     assert [pair for pair, crosses in crossing.items() if crosses] == [("A", "B")]
     assert len(crossing) == 6
 
@@ -107,12 +102,12 @@ def test_only_the_common_range_is_compared() -> None:
 def test_runs_without_curves() -> None:
     """Files of responses have no runs with curves; diverged runs are left out."""
     a, b = model("A", [(0, 2), (20, 1)]), model("B", [(0, 3), (20, 2)], [(0, 1), (20, 9)])
-    b["runs"][1]["diverged"] = True
+    b = replace(b, runs=(b.runs[0], replace(b.runs[1], diverged=True)))
     assert (
         texts(a, b)["seconds"]
         == "Per second, A is ahead of B throughout (number of runs: 1 and 1)."
     )
-    assert crossings([a, model("C")]) == crossings([a]) == []
+    assert crossings([a, model("C")]) == crossings([a]) == ()
 
 
 def test_many_changes_are_shares_of_the_range() -> None:
@@ -140,8 +135,8 @@ def test_seconds_to_the_value_that_all_reach() -> None:
     a = model("A", [(0, 2), (10, 1.5), (20, 1)], [(0, 3), (20, 1)])
     b = model("B", [(2, 2), (6, 1)], [(4, 2), (8, 1.5), (12, 1.6)])
     expected = [
-        {"bits_per_byte": 1.5, "seconds": 12.5},
-        {"bits_per_byte": 1.5, "seconds": 6.0},
+        TimeToValue(1.5, 12.5),
+        TimeToValue(1.5, 6.0),
         None,
     ]
     assert seconds_to_common_value([a, b, model("C")]) == expected
@@ -165,13 +160,8 @@ def test_cost_from_the_files_of_runs(tmp_path: Path) -> None:
         (run / "summary.json").write_text(
             json.dumps({"peak_memory_bytes": peak} if peak else {}), encoding="utf-8"
         )
-    assert cost(folders, folders, None) == {
-        "tokens_per_second": 30,
-        "seconds_to": None,
-        "milliseconds_per_response": pytest.approx(5),
-        "peak_memory_bytes": 900,
-    }
+    assert cost(folders, folders, None) == Cost(30, None, pytest.approx(5), 900)
     empty = tmp_path / "empty"
     empty.mkdir()
     (empty / "metrics.jsonl").touch()
-    assert set(cost([empty], [empty], None).values()) == {None}
+    assert cost([empty], [empty], None) == Cost()

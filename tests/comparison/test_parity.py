@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from dialog.comparison.parity import EvaluatedSystem, broken, parity, validation
 from dialog.comparison.results.systems import flops_per_target_token
 from dialog.config.compose import compose
 from dialog.data.dialogue import Example, Turn
+from dialog.report.formats.results import CurvePoint, ModelResults, RunResults
 
 LSTM, TRANSFORMER = "quickstart/lstm_bahdanau", "quickstart/transformer"
 ENVIRONMENT = {
@@ -30,38 +32,34 @@ TEST_SET = {"fingerprint": "f" * 64, "examples": 9}
 def system(
     recipe: str, *overrides: str, rest: int = 1000, seeds: Sequence[int] = (1, 2), **model: object
 ) -> EvaluatedSystem:
-    runs = [
-        {
-            "seed": seed,
-            "steps": 2300,
-            "seconds": 60.0,
-            "target_tokens": 50_000,
-            "curve": [{"validation/bits_per_byte": value} for value in (2.0, None, 1.0)],
-        }
+    curve = tuple(CurvePoint(1, 0, 1, 1.0, None, value) for value in (2.0, None, 1.0))
+    runs = tuple(
+        RunResults(seed, steps=2300, seconds=60.0, target_tokens=50_000, curve=curve)
         for seed in seeds
-    ]
+    )
     sizes = {"total": rest + 500, "embeddings": 500, "rest": rest}
-    entry = {"runs": runs, "parameters": sizes, "flops_per_target_token": 4.5e6, **model}
+    options = {"parameters": sizes, "flops_per_target_token": 4.5e6} | model
+    entry = ModelResults(recipe, "recipe", runs=runs, **options)
     return EvaluatedSystem(compose(recipe, overrides).recipe, ENVIRONMENT, entry, TEST_SET)
 
 
 def differing(*systems: EvaluatedSystem) -> dict[str, bool]:
     """The settings that differ, and whether they must not."""
-    return {row["what"]: row["must"] for row in parity(systems) if not row["equal"]}
+    return {row.what: row.must for row in parity(systems) if not row.equal}
 
 
 def test_shipped_recipes_are_compared_fairly() -> None:
     rows = parity([system(LSTM), system(TRANSFORMER, rest=1100)])
     assert broken(rows) == []
-    values = {row["what"]: row["values"] for row in rows}
-    assert values["training budget"] == ["2300 steps of 1024 tokens"] * 2
-    assert values["validation interval"] == ["every 460 batches"] * 2
-    assert values["selection"] == ["best validation/loss"] * 2
-    assert values["early stopping"] == ["after 5 validations without improvement"] * 2
-    assert values["parameters without embeddings (within 10 %)"] == [1000, 1100]
-    assert values["FLOPs per target token"] == [4.5e6] * 2
-    assert values["validations"] == [2, 2]
-    assert values["seeds"] == ["1, 2"] * 2
+    values = {row.what: row.values for row in rows}
+    assert values["training budget"] == ("2300 steps of 1024 tokens",) * 2
+    assert values["validation interval"] == ("every 460 batches",) * 2
+    assert values["selection"] == ("best validation/loss",) * 2
+    assert values["early stopping"] == ("after 5 validations without improvement",) * 2
+    assert values["parameters without embeddings (within 10 %)"] == (1000, 1100)
+    assert values["FLOPs per target token"] == (4.5e6,) * 2
+    assert values["validations"] == (2, 2)
+    assert values["seeds"] == ("1, 2",) * 2
     assert {
         "hardware",
         "software",
@@ -134,9 +132,9 @@ def test_the_same_setting_written_differently_is_equal() -> None:
         "accumulated batches",
     }
     (row,) = [
-        row for row in parity([system(LSTM, "trainer.devices=-1")]) if row["what"] == "batch size"
+        row for row in parity([system(LSTM, "trainer.devices=-1")]) if row.what == "batch size"
     ]
-    assert row["values"] == ["1024 tokens on each of devices=-1, num_nodes=1"]
+    assert row.values == ("1024 tokens on each of devices=-1, num_nodes=1",)
 
 
 def test_settings_that_may_differ() -> None:
@@ -165,8 +163,8 @@ def test_batches_of_a_number_of_examples() -> None:
         differing(first, system(LSTM, *epochs, "data.batch_examples=32", "data.batch_tokens=2048"))
         == {}
     )
-    (row,) = [row for row in parity([first, system(LSTM, *epochs)]) if row["what"] == "batch size"]
-    assert row["values"] == ["32 examples", "1024 tokens"]
+    (row,) = [row for row in parity([first, system(LSTM, *epochs)]) if row.what == "batch size"]
+    assert row.values == ("32 examples", "1024 tokens")
 
 
 def test_numbers_that_must_be_equal() -> None:
@@ -186,8 +184,9 @@ def test_target_tokens_must_be_equal_unless_the_budget_is_time() -> None:
 
     def trained(tokens: int, *overrides: str) -> EvaluatedSystem:
         contender = system(LSTM, *overrides)
-        contender.model["runs"][0]["target_tokens"] = tokens
-        return contender
+        first, *others = contender.model.runs
+        runs = (replace(first, target_tokens=tokens), *others)
+        return contender._replace(model=replace(contender.model, runs=runs))
 
     assert differing(trained(50_000), trained(45_000)) == {}  # means 50,000 and 47,500
     assert differing(trained(50_000), trained(0)) == {"target tokens seen (within 10 %)": True}
@@ -199,20 +198,15 @@ def test_differences_come_first() -> None:
     rows = parity(
         [system(LSTM), system(TRANSFORMER, "generation.max_length=9", "model.dropout=0.5")]
     )
-    order = [(row["equal"], not row["must"]) for row in rows]
+    order = [(row.equal, not row.must) for row in rows]
     assert order == sorted(order)
-    assert rows[0]["what"] == "response length"
+    assert rows[0].what == "response length"
 
 
 RESPONSES = EvaluatedSystem(
     None,
     {},
-    {
-        "runs": [
-            {"seed": None, "steps": None, "seconds": None, "target_tokens": None, "curve": []}
-        ],
-        "parameters": {},
-    },
+    ModelResults("theirs", "responses", runs=(RunResults(None),)),
     TEST_SET,
 )
 """A file of responses, of which only the test set is known."""
@@ -220,16 +214,16 @@ RESPONSES = EvaluatedSystem(
 
 def test_a_system_without_a_recipe_breaks_nothing() -> None:
     """Its settings are hidden; with a statement, that is compared with what recipes have."""
-    assert parity([RESPONSES, RESPONSES]) == parity([system(LSTM), RESPONSES]) == []
+    assert parity([RESPONSES, RESPONSES]) == parity([system(LSTM), RESPONSES]) == ()
     both = parity([system(LSTM), RESPONSES, system(LSTM)])
-    assert all(row["equal"] and row["values"][1] == "not stated" for row in both)
+    assert all(row.equal and row.values[1] == "not stated" for row in both)
     assert broken(both) == []
     stated = RESPONSES._replace(stated={"parameters": 7, "budget": "3 epochs"})
-    rows = {row["what"]: row for row in parity([system(LSTM), stated])}
-    assert rows["parameters as stated"]["values"][1] == 7
-    assert rows["data as stated"]["values"][1] == "unknown"
-    assert rows["budget as stated"]["values"][1] == "3 epochs"
-    assert not any(row["must"] for row in rows.values())
+    rows = {row.what: row for row in parity([system(LSTM), stated])}
+    assert rows["parameters as stated"].values[1] == 7
+    assert rows["data as stated"].values[1] == "unknown"
+    assert rows["budget as stated"].values[1] == "3 epochs"
+    assert not any(row.must for row in rows.values())
 
 
 def test_flops_are_of_the_mean_lengths(trained: Callable[[str], Path]) -> None:

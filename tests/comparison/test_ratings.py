@@ -21,6 +21,8 @@ from dialog.comparison.statistics.ratings import (
     sign_test,
 )
 from dialog.errors import UserError
+from dialog.escaping import json_copy
+from dialog.report.formats.results import Agreement, RaterCounts, Ratings, results_of_json
 from dialog.report.sections.ratings import rating_fingerprint
 
 NAMES = ("lstm", "transformer")
@@ -33,7 +35,17 @@ def results() -> dict[str, Any]:
         {"id": f"p{n}", "context": ["hi"], "responses": ["a", "b"], "models": [n % 2, 1 - n % 2]}
         for n in range(20)
     ]
-    return {"fingerprint": "f" * 64, "models": [{"name": name} for name in NAMES], "rating": rating}
+    lists = ("warnings", "looks", "parity", "differences", "crossings", "tuning")
+    lists += ("breakdown", "samples", "disagreements", "judges")
+    objects = (
+        *("ranking", "environment", "references", "context_use", "calibration", "attention"),
+    )
+    numbers = {"version": 6, "seconds": 1.0, "dialogues": 20, "examples": 20}
+    fields = numbers | {"command": "", "split": "test", "verdict": "", "primary": "f1"}
+    fields |= {name: [] for name in lists} | {name: {} for name in objects}
+    fields["statistics"] = {"level": 0.95, "resamples": 1, "looks": 1, "seeds": {}}
+    models = [{"name": name, "kind": "recipe"} for name in NAMES]
+    return fields | {"fingerprint": "f" * 64, "models": models, "rating": rating}
 
 
 @pytest.fixture
@@ -44,7 +56,7 @@ def write(tmp_path: Path, results: dict[str, Any]) -> Write:
         ratings = [{"id": pair, "choice": choice} for pair, choice in choices.items()]
         content = {
             "format": 1,
-            "fingerprint": rating_fingerprint(results),
+            "fingerprint": rating_fingerprint(results_of_json(results)),
             "rater": rater,
             "ratings": ratings,
         }
@@ -64,13 +76,13 @@ def prefer(results: dict[str, Any], model: int) -> dict[str, str]:
 
 def test_choices_are_decoded_to_contenders(results: dict[str, Any], write: Write) -> None:
     choices = prefer(results, 1) | {"p0": "tie", "p1": "skip"}
-    ratings = rate(results, [write(choices, "Ann")])
-    (entry,) = ratings["pairs"]
-    assert (entry["a"], entry["b"], entry["rater"]) == ("lstm", "transformer", "Ann")
-    assert (entry["wins_a"], entry["wins_b"], entry["ties"], entry["share"]) == (0, 18, 1, 0.0)
-    assert entry["p"] == 2 / 2**18
-    assert ratings["raters"] == [{"rater": "Ann", "skipped": 1, "left": 9, "right": 9, "tie": 1}]
-    assert ratings["agreement"] == []
+    ratings = rate(results_of_json(results), [write(choices, "Ann")])
+    (entry,) = ratings.pairs
+    assert (entry.a, entry.b, entry.rater) == ("lstm", "transformer", "Ann")
+    assert (entry.wins_a, entry.wins_b, entry.ties, entry.share) == (0, 18, 1, 0.0)
+    assert entry.p == 2 / 2**18
+    assert ratings.raters == (RaterCounts("Ann", 1, left=9, right=9, tie=1),)
+    assert ratings.agreement == ()
 
 
 def test_several_raters_have_a_majority_and_agreement(
@@ -81,15 +93,15 @@ def test_several_raters_have_a_majority_and_agreement(
         write(prefer(results, 1), "Ann"),
         write(prefer(results, 1)),
     ]
-    ratings = rate(results, files)
-    assert [entry["rater"] for entry in ratings["pairs"]] == [
+    ratings = rate(results_of_json(results), files)
+    assert [entry.rater for entry in ratings.pairs] == [
         "Ann (1)",
         "Ann (2)",
         "ratings-2",
         "all raters",
     ]
-    assert ratings["pairs"][-1]["wins_b"] == 20
-    raw = {tuple(entry["raters"]): entry["raw"] for entry in ratings["agreement"]}
+    assert ratings.pairs[-1].wins_b == 20
+    raw = {tuple(entry.raters): entry.raw for entry in ratings.agreement}
     assert raw == {
         ("Ann (1)", "Ann (2)"): 0,
         ("Ann (1)", "ratings-2"): 0,
@@ -100,16 +112,19 @@ def test_several_raters_have_a_majority_and_agreement(
 def test_each_pair_of_three_contenders_has_its_counts(
     results: dict[str, Any], write: Write
 ) -> None:
-    results["models"].append({"name": "plato"})
+    results["models"].append({"name": "plato", "kind": "recipe"})
     for number, pair in enumerate(results["rating"]):
         pair["models"] = [2, 0] if number < 5 else pair["models"]
     ratings = rate(
-        results,
-        [write({f"p{n}": "left" for n in range(10)}, fingerprint=rating_fingerprint(results))],
+        results_of_json(results),
+        [
+            write(
+                {f"p{n}": "left" for n in range(10)},
+                fingerprint=rating_fingerprint(results_of_json(results)),
+            )
+        ],
     )
-    assert [
-        (entry["a"], entry["b"], entry["wins_a"], entry["wins_b"]) for entry in ratings["pairs"]
-    ] == [
+    assert [(entry.a, entry.b, entry.wins_a, entry.wins_b) for entry in ratings.pairs] == [
         ("lstm", "transformer", 2, 3),
         ("lstm", "plato", 0, 5),
     ]
@@ -131,16 +146,11 @@ def test_kappa_is_zero_by_chance_and_one_for_equal_choices() -> None:
     sides = ["left", "right", "tie"]
     one = Rater("a", {str(n): sides[n % 3] for n in range(9)})
     other = Rater("b", {str(n): sides[n // 3] for n in range(9)})
-    assert agreement(one, other) == {
-        "raters": ["a", "b"],
-        "items": 9,
-        "raw": pytest.approx(1 / 3),
-        "kappa": 0,
-    }
-    assert agreement(one, one)["kappa"] == 1
+    assert agreement(one, other) == Agreement(("a", "b"), 9, pytest.approx(1 / 3), 0)
+    assert agreement(one, one).kappa == 1
     same = Rater("c", {"1": "left"})
-    assert agreement(same, same)["kappa"] is None
-    assert agreement(same, Rater("d", {"2": "left"}))["raw"] is None
+    assert agreement(same, same).kappa is None
+    assert agreement(same, Rater("d", {"2": "left"})).raw is None
 
 
 def test_a_majority_has_more_votes_than_any_other_choice() -> None:
@@ -188,7 +198,7 @@ def test_bad_files_give_one_line(
 ) -> None:
     file = write(choices, **changes)
     with pytest.raises(UserError) as error:
-        rate(results, [file])
+        rate(results_of_json(results), [file])
     assert str(error.value).startswith(f"{file}: ")
     assert message in str(error.value)
     assert "\n" not in str(error.value)
@@ -199,13 +209,13 @@ def test_damaged_files_give_one_line(results: dict[str, Any], tmp_path: Path, co
     file = tmp_path / "ratings.json"
     file.write_text(content, encoding="utf-8")
     with pytest.raises(UserError, match="damaged"):
-        rate(results, [file])
+        rate(results_of_json(results), [file])
 
 
 def test_a_comparison_without_pairs(results: dict[str, Any], write: Write) -> None:
     file = write({"p0": "left"})
     with pytest.raises(UserError, match="no pairs for rating"):
-        rate(results | {"rating": []}, [file])
+        rate(results_of_json(results | {"rating": []}), [file])
 
 
 # ------------------------------------------------------------------ command line
@@ -222,29 +232,9 @@ def run(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
 @pytest.fixture
 def comparison(results: dict[str, Any], tmp_path: Path) -> Path:
     """Return a comparison folder with results.json only."""
-    lists = ("warnings", "looks", "parity", "differences", "crossings")
-    lists += ("breakdown", "samples", "disagreements", "judges")
-    objects = (
-        "ranking",
-        "environment",
-        "references",
-        "statistics",
-        "context_use",
-        "calibration",
-        "attention",
-    )
-    numbers = {"version": 6, "seconds": 1.0, "dialogues": 20, "examples": 20}
-    fields = numbers | {"command": "", "split": "test", "verdict": "", "primary": "f1"}
-    fields |= {name: [] for name in lists} | {name: {} for name in objects}
-    for model in results["models"]:
-        model |= {"kind": "recipe", "parameters": {}, "tokenizer": None, "trials": None}
-        model |= {"flops_per_target_token": None, "state_bytes": {}, "runs": [], "summary": {}}
-        model["cost"] = dict.fromkeys(
-            ("tokens_per_second", "seconds_to", "milliseconds_per_response", "peak_memory_bytes")
-        )
     folder = tmp_path / "comparison"
     folder.mkdir()
-    (folder / "results.json").write_text(json.dumps(fields | results), encoding="utf-8")
+    (folder / "results.json").write_text(json.dumps(results), encoding="utf-8")
     return folder
 
 
@@ -267,9 +257,11 @@ def test_compare_adds_ratings_to_results_and_reports(
         assert "Blind rating: results" in (comparison / file).read_text(encoding="utf-8")
     assert run(["compare", str(comparison), *options, "--json"], monkeypatch) == 0
     assert json.loads(capsys.readouterr().out)["ratings"] == written["ratings"]
-    assert kept_ratings(comparison / "results.json", results) == written["ratings"]
-    assert kept_ratings(comparison / "results.json", results | {"fingerprint": "other"}) == {}
-    assert kept_ratings(comparison / "missing.json", results) == {}
+    kept = kept_ratings(comparison / "results.json", results_of_json(results))
+    assert json_copy(kept) == written["ratings"]
+    other = results_of_json(results | {"fingerprint": "other"})
+    assert kept_ratings(comparison / "results.json", other) == Ratings()
+    assert kept_ratings(comparison / "missing.json", results_of_json(results)) == Ratings()
 
 
 def test_invalid_ratings_change_nothing(
@@ -300,9 +292,20 @@ def test_invalid_ratings_change_nothing(
     assert after == before
 
 
-def test_results_of_another_version_take_no_ratings(comparison: Path) -> None:
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"version": 4}, "version 4"),
+        ({"version": 99}, "version 99"),
+        ({"models": [{"name": 3}]}, r"models\[0\].name"),
+        ({"rating": [{"id": "1"}]}, r"rating\[0\]"),
+    ],
+)
+def test_unusable_results_are_one_line(
+    comparison: Path, changes: dict[str, object], what: str
+) -> None:
+    """It names the file, what is wrong, and the command that writes it again."""
     file = comparison / "results.json"
-    older = json.loads(file.read_text(encoding="utf-8")) | {"version": 4}
-    file.write_text(json.dumps(older), encoding="utf-8")
-    with pytest.raises(UserError, match=r"results\.json: has version 4"):
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes), encoding="utf-8")
+    with pytest.raises(UserError, match=rf"results\.json: .*{what}.*compare {comparison}"):
         add_ratings(comparison, [])

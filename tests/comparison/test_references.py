@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dialog.comparison.references import ngram_warnings, references_of
+from dialog.report.formats.results import ModelResults, SeedMean
 
 METRICS: dict[str, Any] = {
     "bits_per_byte": 1.3,
@@ -20,15 +21,14 @@ METRICS: dict[str, Any] = {
 }
 
 
-def model(name: str, **values: float | None) -> dict[str, Any]:
+def model(name: str, **values: float | None) -> ModelResults:
+    """A model with a mean on each subset, or without bits per byte."""
+    f1 = SeedMean(3.0, None, 1)
     summary = {
-        subset: {
-            "bits_per_byte": {"mean": value, "std": None, "n": 1},
-            "f1": {"mean": 3.0, "std": None, "n": 1},
-        }
+        subset: {"f1": f1} | ({} if value is None else {"bits_per_byte": SeedMean(value, None, 1)})
         for subset, value in values.items()
     }
-    return {"name": name, "summary": summary}
+    return ModelResults(name, "recipe", summary=summary)
 
 
 def ngrams(*values: float) -> dict[str, dict[str, float]]:
@@ -57,7 +57,7 @@ def test_worse_than_the_best_order_on_the_same_subset() -> None:
         model("equal", all=1.3, clean=1.5, leaked=1.1),
         model("mixed", all=1.31, clean=1.49, leaked=1.25),
         model("undefined", all=None, clean=None),
-        {"name": "another system", "summary": {"all": {"f1": {"mean": 3.0, "std": None, "n": 1}}}},
+        model("another system", all=None),
     ]
     assert ngram_warnings(models, references) == [
         "mixed has more bits per byte than an n-gram model that does not read the context: 1.310"

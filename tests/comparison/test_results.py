@@ -23,6 +23,7 @@ from dialog.comparison.results.systems import (
 from dialog.escaping import to_json
 from dialog.metrics import Measurement
 from dialog.metrics.likelihood import Hits
+from dialog.report.formats.results import RunResults, SeedMean, ShownExample
 
 
 def rows(*responses: str, nll: float = 1.0) -> list[dict[str, Any]]:
@@ -40,9 +41,9 @@ def rows(*responses: str, nll: float = 1.0) -> list[dict[str, Any]]:
 
 
 def test_samples_have_a_context_if_any_has_one() -> None:
-    assert {sample["id"] for sample in draw_samples([rows(*"abcd")])} == {"1", "3"}
+    assert {sample.id for sample in draw_samples([rows(*"abcd")])} == {"1", "3"}
     without = [{**row, "context": []} for row in rows(*"abcd")]
-    assert [sample["id"] for sample in draw_samples([without])] == ["0", "1", "2", "3"]
+    assert [sample.id for sample in draw_samples([without])] == ["0", "1", "2", "3"]
 
 
 def test_examples_that_differ_most() -> None:
@@ -51,15 +52,15 @@ def test_examples_that_differ_most() -> None:
     for place in (0, 2, 4):
         first[place]["nll"], second[place]["nll"] = 0.0, place + 1.0
     chosen = disagreements([first, second], count=4)
-    assert [sample["id"] for sample in chosen] == ["4", "2", "5", "3"]
-    assert chosen[0]["bits_per_byte"] == [0.0, pytest.approx(5 / math.log(2) / 7)]
+    assert [sample.id for sample in chosen] == ["4", "2", "5", "3"]
+    assert chosen[0].bits_per_byte == (0.0, pytest.approx(5 / math.log(2) / 7))
     without = [{key: row[key] for key in row if key != "nll"} for row in first]
-    assert disagreements([without, first, second], count=1)[0]["bits_per_byte"] == [
+    assert disagreements([without, first, second], count=1)[0].bits_per_byte == (
         None,
-        *chosen[0]["bits_per_byte"],
-    ]
+        *chosen[0].bits_per_byte,
+    )
     assert (
-        disagreements([first, [{**row, "nll": 0.0} for row in second[:-1]] + [{"id": "5"}]]) == []
+        disagreements([first, [{**row, "nll": 0.0} for row in second[:-1]] + [{"id": "5"}]]) == ()
     )
 
 
@@ -67,16 +68,16 @@ def test_pairs_for_rating_differ_and_are_in_random_order() -> None:
     one, two = rows(*["same"] * 10, *["one"] * 90), rows(*["same"] * 10, *["two"] * 90)
     assert len(rating_pairs([one, two])) == 45  # examples with a context
     pairs = rating_pairs([one, two], named=["11", "13"])
-    assert not {"11", "13"} & {pair["id"] for pair in pairs}
+    assert not {"11", "13"} & {pair.id for pair in pairs}
     assert len(pairs) == 43
-    assert {tuple(pair["models"]) for pair in pairs} == {(0, 1), (1, 0)}
+    assert {tuple(pair.models) for pair in pairs} == {(0, 1), (1, 0)}
     for pair in pairs:
-        assert pair["responses"] == [("one", "two")[model] for model in pair["models"]]
+        assert pair.responses == tuple(("one", "two")[model] for model in pair.models)
 
 
 def test_contenders_that_always_agree_do_not_end_the_rating() -> None:
     same, again, other = rows(*["same"] * 60), rows(*["same"] * 60), rows(*["other"] * 60)
-    pairs = [tuple(sorted(pair["models"])) for pair in rating_pairs([same, again, other])]
+    pairs = [tuple(sorted(pair.models)) for pair in rating_pairs([same, again, other])]
     assert [pairs.count(pair) for pair in ((0, 1), (0, 2), (1, 2))] == [0, 15, 15]
 
 
@@ -85,7 +86,7 @@ def test_failed_metrics_are_warnings() -> None:
 
     def system(name: str, *reasons: str) -> System:
         runs = [
-            {"metrics": {"left_out": {"Own": reason, "hits_1_of_20": "not ranked"}}}
+            RunResults(1, metrics={"left_out": {"Own": reason, "hits_1_of_20": "not ranked"}})
             for reason in reasons
         ]
         measured: Any = object()
@@ -131,15 +132,15 @@ def test_undefined_values_have_no_mean() -> None:
     """
     for undefined in (math.nan, math.inf, None):
         runs = [{"f1": 1.0, "hits_1_of_20": undefined}, {"f1": 3.0, "hits_1_of_20": undefined}]
-        assert summarize(runs) == {"f1": {"mean": 2.0, "std": pytest.approx(math.sqrt(2)), "n": 2}}
+        assert summarize(runs) == {"f1": SeedMean(2.0, pytest.approx(math.sqrt(2)), 2)}
 
 
 def test_attention_is_shown_for_short_references() -> None:
     samples = [
-        {"id": str(place), "context": ["Hi"] * turns, "reference": "word " * words}
+        ShownExample(str(place), ("Hi",) * turns, "word " * words, ())
         for place, (turns, words) in enumerate([(2, 5), (9, 40), (3, 5), (1, 5), (4, 20)])
     ]
-    assert [sample["id"] for sample in choose_examples(samples)] == ["4", "2", "0", "3"]
+    assert [sample.id for sample in choose_examples(samples)] == ["4", "2", "0", "3"]
 
 
 @pytest.mark.parametrize(
@@ -177,9 +178,9 @@ def test_target_tokens_of_validations_are_interpolated(tmp_path: Path) -> None:
         json.dumps({"epoch": 0, "time": line["step"] * 2.0, **line}) + "\n" for line in lines
     )
     (tmp_path / "metrics.jsonl").write_text(content, encoding="utf-8")
-    assert [point["target_tokens"] for point in learning_curve(tmp_path)] == [100, 160, 220, 220]
+    assert [point.target_tokens for point in learning_curve(tmp_path)] == [100, 160, 220, 220]
     summary = {"seconds": 10.0, "steps": 5, "target_tokens": 290}
     (tmp_path / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
     points = learning_curve(tmp_path)
-    assert [point["target_tokens"] for point in points] == [100, 160, 220, 290]
-    assert [point["validation/bits_per_byte"] for point in points] == [None, 2.0, None, 1.0]
+    assert [point.target_tokens for point in points] == [100, 160, 220, 290]
+    assert [point.bits_per_byte for point in points] == [None, 2.0, None, 1.0]

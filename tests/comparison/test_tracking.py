@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from wandb_file import Offline, read_offline
 from dialog.comparison.grid.contenders import of_recipe
 from dialog.comparison.grid.folder import Grid
 from dialog.comparison.results.tracking import log_comparison
+from dialog.report.formats.results import Difference, ModelResults, SeedMean
 
 
 def table(run: Offline, name: str) -> dict[str, Any]:
@@ -34,25 +36,18 @@ def test_tables_are_in_a_run_of_the_group(tiny: Callable[..., Any], tmp_path: Pa
 
     contender = of_recipe(tiny("lstm", "logger=wandb", "logger.mode=offline"))
     grid = Grid(tmp_path / "families", (contender,), (1,))
-    entry = {"mean": 1.25, "std": None, "n": 1}
-    difference = {
-        **{
-            "metric": "f1",
-            "a": "lstm",
-            "b": "rnn",
-            "subset": "all",
-            "difference": 0.5,
-            "interval": [0.25, 0.75],
-        },
-        **{"p": 0.01, "p_holm": 0.02, "decided": True},
-    }
+    entry = SeedMean(1.25, None, 1)
+    difference = Difference(
+        *("f1", "lstm", "rnn", "all", "t", 0.5, (0.25, 0.75)), p=0.01, p_holm=0.02, decided=True
+    )
+    model = ModelResults("lstm", "recipe", summary={"all": {"f1": entry}, "clean": {}})
     for verdict in ("undecided", "decided"):
-        results = {
-            "models": [{"name": "lstm", "summary": {"all": {"f1": entry}, "clean": {}}}],
-            "differences": [difference],
-            "warnings": ["one diverged"],
-            "verdict": verdict,
-        }
+        results = SimpleNamespace(
+            models=(model,),
+            differences=(difference,),
+            warnings=("one diverged",),
+            verdict=verdict,
+        )
         log_comparison(grid, results)
         time.sleep(1.1)  # the names of the folders have seconds
     wandb.teardown()  # its service has then written all

@@ -209,11 +209,12 @@ def _context_use(models: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "word drop",
     )
     rows = [
-        {"perturbation": what, "values": _by_model(models, 0.02 * n - 0.01, 0.004)}
+        {"perturbation": what, "changed": 1900, "values": _by_model(models, 0.02 * n - 0.01, 0.004)}
         for n, what in enumerate(perturbations)
     ]
     distance = [
-        {"distance": n, "values": _by_model(models, 0.08 / n**2, 0.003)} for n in range(1, 7)
+        {"distance": n, "examples": 500, "values": _by_model(models, 0.08 / n**2, 0.003)}
+        for n in range(1, 7)
     ]
     return {"examples": 2000, "rows": rows, "distance": distance}
 
@@ -408,7 +409,12 @@ def example_results(
             for metric in a["summary"]["all"]
             if metric in b["summary"]["all"]
         ],
-        "statistics": {"level": 0.95, "resamples": 10000, "seeds": dict.fromkeys(names, seeds)},
+        "statistics": {
+            "level": 0.95,
+            "resamples": 10000,
+            "looks": 1,
+            "seeds": dict.fromkeys(names, seeds),
+        },
         "crossings": [
             {
                 "a": names[0],

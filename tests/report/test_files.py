@@ -10,6 +10,7 @@ import pytest
 
 from dialog.report.drawing.axes import with_legend
 from dialog.report.files import write_reports
+from dialog.report.formats.results import results_of_json
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -17,7 +18,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 def test_each_chart_is_a_file_with_a_legend(three: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "figures").mkdir()
     (tmp_path / "figures" / "learning-curves-9.svg").write_text("of an earlier report")
-    write_reports(three, tmp_path)
+    write_reports(results_of_json(three), tmp_path)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     figures = sorted((tmp_path / "figures").iterdir())
     assert len(figures) == page.count('aria-label="Chart"')

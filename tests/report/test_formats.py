@@ -117,4 +117,3 @@ def test_p_values(p: float | None, text: str) -> None:
 def test_spread() -> None:
     assert spread_text(0.412, 0.01, percent) == "41.2 ± 1.0 %"
     assert spread_text(0.412, None, percent) == "41.2 %"
-    assert spread_text(None, None, percent) == "–"

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from dialog.report.formats.results import results_of_json
 from dialog.report.html import PRINTED, printed_parts, shares, write_html
 from dialog.report.sections.context_use import context_use
 from dialog.report.sections.ratings import rating_fingerprint
@@ -49,7 +50,7 @@ class Page(HTMLParser):
 
 def written(results: dict[str, Any], folder: Path) -> str:
     path = folder / "report.html"
-    write_html(results, path)
+    write_html(results_of_json(results), path)
     return path.read_text(encoding="utf-8")
 
 
@@ -220,9 +221,9 @@ def test_pairs_for_rating_do_not_show_the_contenders(
         f"r{n}" for n in range(50)
     ]
     swapped = [pair | {"models": pair["models"][::-1]} for pair in results["rating"]]
-    other = rating_fingerprint(results | {"rating": swapped})
-    assert rating_fingerprint(results) in section
-    assert other != rating_fingerprint(results)
+    other = rating_fingerprint(results_of_json(results | {"rating": swapped}))
+    assert rating_fingerprint(results_of_json(results)) in section
+    assert other != rating_fingerprint(results_of_json(results))
 
 
 def test_a_page_of_the_longest_texts_is_below_2_mb(results: dict[str, Any], tmp_path: Path) -> None:
@@ -287,7 +288,7 @@ def test_tables_wider_than_a_printed_page_continue_below(
     rows.
     """
     results = results_of([f"model_{n}" for n in range(9)])
-    (table,) = context_use(results).tables
+    (table,) = context_use(results_of_json(results)).tables
     parts = printed_parts(table)
     assert len(parts) > 1
     assert {part[0] for part in parts} == {0}

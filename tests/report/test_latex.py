@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dialog.escaping import escape_latex
+from dialog.report.formats.results import results_of_json
 from dialog.report.latex import MOST_ROWS, to_latex
 
 DOCUMENT = r"""\documentclass{article}
@@ -23,7 +24,7 @@ def tables(text: str) -> list[str]:
 
 
 def test_captions_have_seeds_test_set_and_method(results: dict[str, Any]) -> None:
-    found = tables(to_latex(results))
+    found = tables(to_latex(results_of_json(results)))
     assert len(found) > 5
     for table in found:
         caption = re.search(r"\\caption\{(.*)\}\n\\label", table)
@@ -46,7 +47,7 @@ def test_captions_have_seeds_test_set_and_method(results: dict[str, Any]) -> Non
 
 def test_rows_have_as_many_cells_as_columns(results: dict[str, Any], three: dict[str, Any]) -> None:
     for variant in (results, three):
-        for table in tables(to_latex(variant)):
+        for table in tables(to_latex(results_of_json(variant))):
             columns = len(re.search(r"\{(lr+)\}", table)[1])
             rows = [
                 line
@@ -72,7 +73,7 @@ def test_text_cannot_be_a_command() -> None:
 
 
 def test_braces_of_hostile_results_are_balanced(hostile: dict[str, Any]) -> None:
-    text = to_latex(hostile)
+    text = to_latex(results_of_json(hostile))
     bare = re.sub(r"\\[\\{}]", "", text)
     assert bare.count("{") == bare.count("}")
 
@@ -82,14 +83,14 @@ def test_long_tables_are_split(results: dict[str, Any]) -> None:
         summary for model in results["models"] for summary in model["summary"].values()
     ):
         entries |= {f"metric_{number}": entries["f1"] for number in range(10)}
-    captions = re.findall(r"\\caption\{([\w ]+)\.", to_latex(results))
+    captions = re.findall(r"\\caption\{([\w ]+)\.", to_latex(results_of_json(results)))
     assert captions.count("Generated responses") == 4, (
         "a table for each subset, and one of reference systems"
     )
 
 
 def test_pairs_of_three_contenders_have_p_values(three: dict[str, Any]) -> None:
-    tables = re.findall(r"\\toprule.*?\\bottomrule", to_latex(three), re.DOTALL)
+    tables = re.findall(r"\\toprule.*?\\bottomrule", to_latex(results_of_json(three)), re.DOTALL)
     pairs = [table for table in tables if " & Pair & " in table and " & p (adj.) & " in table]
     assert any("Bits per byte" in table for table in pairs)
     assert any("F1" in table for table in pairs)
@@ -101,7 +102,7 @@ def test_a_table_fits_a_page(results: dict[str, Any]) -> None:
         summary for model in results["models"] for summary in model["summary"].values()
     ):
         entries |= {f"metric_{number}": entries["f1"] for number in range(2 * MOST_ROWS)}
-    tables = re.findall(r"\\toprule.*?\\bottomrule", to_latex(results), re.DOTALL)
+    tables = re.findall(r"\\toprule.*?\\bottomrule", to_latex(results_of_json(results)), re.DOTALL)
     assert max(table.count(r"\\") for table in tables) <= MOST_ROWS + 4, (
         "the heads of table and group included"
     )
@@ -109,13 +110,13 @@ def test_a_table_fits_a_page(results: dict[str, Any]) -> None:
 
 
 def test_headings_have_lines_as_wide_as_their_column(results: dict[str, Any]) -> None:
-    text = to_latex(results)
+    text = to_latex(results_of_json(results))
     assert " & 95 \\% interval & " in text
     assert r"\shortstack[r]{Prob. of \\ improvement}" in text
 
 
 def test_the_verdict_is_a_paragraph(three: dict[str, Any]) -> None:
-    paragraphs = to_latex(three).split("\n\n")
+    paragraphs = to_latex(results_of_json(three)).split("\n\n")
     assert paragraphs[1] == "Warning: lstm: seed 2 diverged hello"
     assert paragraphs[2].startswith("lstm is better than transformer")
     assert "Seeds: 3 of lstm, 3 of transformer. " in paragraphs[-1]
@@ -126,7 +127,7 @@ def test_pdflatex_compiles_the_tables(
     hostile: dict[str, Any], three: dict[str, Any], tmp_path: Path
 ) -> None:
     for variant in (hostile, three):
-        (tmp_path / "t.tex").write_text(to_latex(variant), encoding="utf-8")
+        (tmp_path / "t.tex").write_text(to_latex(results_of_json(variant)), encoding="utf-8")
         (tmp_path / "document.tex").write_text(DOCUMENT, encoding="utf-8")
         command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "document.tex"]
         compiled = subprocess.run(

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from dialog.escaping import printable
+from dialog.report.formats.results import results_of_json
 from dialog.report.markdown import MOST_ROWS, to_markdown
 
 
@@ -21,7 +22,7 @@ def test_tables_have_the_same_cells_in_each_row(
     results: dict[str, Any], hostile: dict[str, Any]
 ) -> None:
     for variant in (results, hostile):
-        grids = tables(to_markdown(variant))
+        grids = tables(to_markdown(results_of_json(variant)))
         assert len(grids) == 16
         for grid in grids:
             assert {len(row) for row in grid} == {len(grid[0])}
@@ -29,7 +30,7 @@ def test_tables_have_the_same_cells_in_each_row(
 
 
 def test_hostile_text_adds_no_markup(hostile: dict[str, Any]) -> None:
-    text = to_markdown(hostile)
+    text = to_markdown(results_of_json(hostile))
     body = re.sub(r"^(`{3,})\n.*?\n\1$", "", text, flags=re.MULTILINE | re.DOTALL)
     assert body != text
     assert "<" not in body.replace("<br>", "")
@@ -40,13 +41,13 @@ def test_hostile_text_adds_no_markup(hostile: dict[str, Any]) -> None:
 
 def test_a_command_cannot_close_its_code_block(results: dict[str, Any]) -> None:
     results["command"] = "x\n```\n# not a heading\n````"
-    fence = re.findall(r"^`{5}$", to_markdown(results), flags=re.MULTILINE)
+    fence = re.findall(r"^`{5}$", to_markdown(results_of_json(results)), flags=re.MULTILINE)
     assert len(fence) == 2
 
 
 def test_numbers_and_line_breaks(results: dict[str, Any]) -> None:
     results["samples"][0]["context"] = ["one\ntwo", "a | b"]
-    text = to_markdown(results)
+    text = to_markdown(results_of_json(results))
     assert re.search(
         r"^\| Bits per byte ↓ \| \*\*1\.\d{3} ± 0\.\d{3}\*\* \| 1\.\d{3} ± ", text, re.MULTILINE
     )
@@ -59,7 +60,7 @@ def test_numbers_and_line_breaks(results: dict[str, Any]) -> None:
 
 
 def test_bare_results(bare: dict[str, Any]) -> None:
-    text = to_markdown(bare)
+    text = to_markdown(results_of_json(bare))
     for heading in ("parity", "Responses", "Environment", "Use of the context"):
         assert f"## {heading}" not in text
 
@@ -71,7 +72,9 @@ def test_sections_of_long_tables_have_their_first_rows(three: dict[str, Any]) ->
         for entry in three["differences"]
         for n in range(MOST_ROWS)
     ]
-    parts = to_markdown({**three, "differences": [*three["differences"], *more]}).split("\n## ")
+    parts = to_markdown(
+        results_of_json({**three, "differences": [*three["differences"], *more]})
+    ).split("\n## ")
     statistics = next(part for part in parts if part.startswith("Statistics\n"))
     rows = [line for line in statistics.splitlines() if line.startswith("| ") and " − " in line]
     assert MOST_ROWS / 2 < len(rows) <= MOST_ROWS
@@ -79,7 +82,7 @@ def test_sections_of_long_tables_have_their_first_rows(three: dict[str, Any]) ->
 
 
 def test_verdict_warnings_and_sources(three: dict[str, Any]) -> None:
-    text = to_markdown(three)
+    text = to_markdown(results_of_json(three))
     assert (
         text.index("> ⚠ lstm: seed 2 diverged")
         < text.index("lstm is better than transformer")

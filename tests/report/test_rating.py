@@ -7,6 +7,7 @@ from typing import Any
 
 from browser import needs_chromium, run_in_chromium
 
+from dialog.report.formats.results import results_of_json
 from dialog.report.html import write_html
 
 STEPS = """
@@ -42,7 +43,7 @@ def test_keys_rate_pairs_and_a_new_rater_starts_blind(
     """Other keys do nothing; ratings that were not downloaded are discarded after a question
     only.
     """
-    write_html(results, tmp_path / "report.html")
+    write_html(results_of_json(results), tmp_path / "report.html")
     seen, questions, stored = run_in_chromium(
         (tmp_path / "report.html").read_text(encoding="utf-8"), STEPS, tmp_path
     )

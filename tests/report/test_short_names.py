@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from dialog.escaping import json_copy
+from dialog.report.formats.results import results_of_json
 from dialog.report.short_names import UNNAMED, displayed, short_labels
 
 
@@ -40,7 +42,7 @@ def test_short_names_lack_what_all_share(names: list[str], shared: str, labels: 
 def test_labels_are_not_shortened_again(results_of: Callable[..., dict[str, Any]]) -> None:
     results = results_of(("a-a-b", "a-b"))
     results["warnings"] = ["a-a-b and a-b diverged."]
-    assert displayed(results)["warnings"] == ["a-b and b diverged."]
+    assert displayed(results_of_json(results)).warnings == ("a-b and b diverged.",)
 
 
 def test_names_are_short_everywhere_but_in_texts_of_users(
@@ -49,9 +51,14 @@ def test_names_are_short_everywhere_but_in_texts_of_users(
     """All pages show short names; a response that contains a name keeps it."""
     names = ("task/lstm", "task/lstm[dropout=0]", "task/transformer")
     results = results_of(names, text="about task/lstm")
-    shown = displayed(results)
-    unnamed = {key: results[key] for key in UNNAMED}
-    assert {key: shown[key] for key in UNNAMED} == unnamed
+    results["attention"]["examples"][0]["models"][0]["response_tokens"] = ["task/lstm"]
+    shown = json_copy(displayed(results_of_json(results)))
+    attention = shown["attention"]["examples"][0]["models"]
+    assert attention[0]["response_tokens"] == ["task/lstm"]
+    assert [entry["model"] for entry in attention[:2]] == ["lstm", "lstm[dropout=0]"]
+    unnamed = [key for key in UNNAMED if key != "attention"]
+    written = json_copy(results_of_json(results))
+    assert {key: shown[key] for key in unnamed} == {key: written[key] for key in unnamed}
     others = json.dumps({key: value for key, value in shown.items() if key not in UNNAMED})
     assert "task/lstm" not in others.replace("about task/lstm", "")
     assert shown["shared"] == "task"
@@ -65,6 +72,6 @@ def test_labels_do_not_replace_parts_of_paths(three: dict[str, Any]) -> None:
     for model in renamed["models"]:
         model["name"] = names[model["name"]]
     warning = f"task/{first}: c/runs/task/{first}/seed-1/model.safetensors has changed"
-    assert displayed({**renamed, "warnings": [warning]})["warnings"] == [
-        f"{first}: c/runs/task/{first}/seed-1/model.safetensors has changed"
-    ]
+    assert displayed(results_of_json({**renamed, "warnings": [warning]})).warnings == (
+        f"{first}: c/runs/task/{first}/seed-1/model.safetensors has changed",
+    )

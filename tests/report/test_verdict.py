@@ -6,17 +6,18 @@ from typing import Any
 
 import pytest
 
+from dialog.report.formats.results import results_of_json
 from dialog.report.terminal import display_width
 from dialog.report.verdict import terminal_table, verdict_lines
 
 
 def test_the_verdict_is_a_paragraph_and_notes(results: dict[str, Any]) -> None:
-    assert verdict_lines(results) == results["verdict"].split("\n")
-    assert verdict_lines({"verdict": ""}) == []
+    assert verdict_lines(results_of_json(results)) == results["verdict"].split("\n")
+    assert verdict_lines(results_of_json(results | {"verdict": ""})) == []
 
 
 def test_the_terminal_shows_the_verdict_first(three: dict[str, Any]) -> None:
-    lines = terminal_table(three).splitlines()
+    lines = terminal_table(results_of_json(three)).splitlines()
     assert lines[0] == "warning: lstm: seed 2 diverged hello"
     assert lines[1].startswith("lstm is better than transformer")
     first = lines.index("")
@@ -24,7 +25,7 @@ def test_the_terminal_shows_the_verdict_first(three: dict[str, Any]) -> None:
 
 
 def test_columns_are_aligned_and_decided_values_marked(results: dict[str, Any]) -> None:
-    lines = terminal_table(results, 200).splitlines()
+    lines = terminal_table(results_of_json(results), 200).splitlines()
     start = next(index for index, line in enumerate(lines) if "p (adj.)" in line)
     table = lines[start : lines.index("", start)]
     assert table[1] == "-" * max(map(display_width, table))
@@ -46,7 +47,7 @@ def test_long_names_are_broken_into_lines(results: dict[str, Any]) -> None:
     names = ("dailydialog/lstm_bahdanau[attention=none]", "multi30k/transformer")
     for model, name in zip(results["models"], names, strict=True):
         model["name"] = name
-    lines = terminal_table(results, 200).splitlines()
+    lines = terminal_table(results_of_json(results), 200).splitlines()
     first = next(index for index, line in enumerate(lines) if line.split() == ["dailydialog/"])
     assert lines[first + 1].split()[:2] == ["lstm_bahdanau", "multi30k/"]
     assert lines[first + 2].split()[:3] == ["[attention=none]", "transformer", "Difference"]
@@ -62,7 +63,7 @@ def test_many_contenders_have_a_row_each_the_best_first(
     results = results_of(names, seeds=1)
     for model, bits in zip(results["models"], (1.5, 1.2, 1.4, 1.3, 1.1), strict=True):
         model["summary"]["all"]["bits_per_byte"]["mean"] = bits
-    lines = terminal_table(results, width).splitlines()
+    lines = terminal_table(results_of_json(results), width).splitlines()
     assert max(map(display_width, lines)) <= width
     rule = next(index for index, line in enumerate(lines) if set(line) == {"-"})
     table = lines[rule + 1 : lines.index("", rule)]
@@ -74,22 +75,22 @@ def test_many_contenders_have_a_row_each_the_best_first(
 
 
 def test_bare_results(bare: dict[str, Any]) -> None:
-    text = terminal_table(bare)
+    text = terminal_table(results_of_json(bare))
     assert "±" not in text
     assert "*" not in text
     assert text.startswith(" ")
 
 
 def test_hostile_text_cannot_control_the_terminal(hostile: dict[str, Any]) -> None:
-    hostile["warnings"] = hostile["models"][0]["name"]
-    text = terminal_table(hostile)
+    hostile["warnings"] = [hostile["models"][0]["name"]]
+    text = terminal_table(results_of_json(hostile))
     assert not set(text) & set("\x1b\u202e\x00\t")
     assert "\\x1b[2J" in text
 
 
 def test_wide_characters_keep_the_columns(results: dict[str, Any]) -> None:
     results["models"][0]["name"] = "模型"
-    lines = terminal_table(results).splitlines()
+    lines = terminal_table(results_of_json(results)).splitlines()
     head = next(line for line in lines if "模型" in line)
     first = next(line for line in lines if line.startswith("Bits per byte"))
     assert display_width(head[: head.index("模型")]) + 4 == display_width(
@@ -108,7 +109,7 @@ NAMES = (
 def test_lines_fit_the_terminal_and_lose_no_metric(
     results_of: Callable[..., dict[str, Any]], names: tuple[str, ...], width: int
 ) -> None:
-    lines = terminal_table(results_of(names), width).splitlines()
+    lines = terminal_table(results_of_json(results_of(names)), width).splitlines()
     tables = [line for line in lines if not any(name in line for name in names)]
     assert max(map(display_width, tables)) <= width
     for metric in ("Bits per byte ↓", "my_lab.warmth", "Training time"):
@@ -118,7 +119,7 @@ def test_lines_fit_the_terminal_and_lose_no_metric(
 
 
 def test_a_terminal_shows_the_main_figures_and_names_the_report(results: dict[str, Any]) -> None:
-    lines = terminal_table(results, 80).splitlines()
+    lines = terminal_table(results_of_json(results), 80).splitlines()
     rows = [line.partition("  ")[0] for line in lines if "±" in line and not line.startswith("±")]
     assert rows == [
         *(
@@ -148,14 +149,14 @@ def test_settings_that_a_file_of_responses_lacks_are_one_line(results: dict[str,
     results["parity"] = [
         {"what": name, "must": True, "equal": False, "values": values} for name, values in what
     ]
-    text = " ".join(terminal_table(results, 80).splitlines())
+    text = " ".join(terminal_table(results_of_json(results), 80).splitlines())
     assert "must be equal but not known for all contenders: tokenizer, lengths" in text
     assert text.count("must be equal") == 2
 
 
 def test_a_narrow_terminal_has_fewer_columns_or_several_tables(results: dict[str, Any]) -> None:
     heads = [
-        " ".join(line for line in terminal_table(results, width).splitlines())
+        " ".join(line for line in terminal_table(results_of_json(results), width).splitlines())
         for width in (200, 80, 50)
     ]
     assert ["Prob. of" in head for head in heads] == [True, False, False]

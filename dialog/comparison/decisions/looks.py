@@ -4,17 +4,17 @@ planned and the level is divided among them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from dialog.atomic import write_text
 from dialog.comparison.decisions.family import NullHypothesis
-from dialog.errors import UserError
 from dialog.escaping import to_json
-from dialog.json_files import read_json_lines
+from dialog.json_files import parsed, read_json_lines
+from dialog.report.formats.results import LookedAt, LookEntry
 
 LOOKS = "looks.jsonl"
 """File of a comparison folder: a line for each look, only appended."""
@@ -57,14 +57,18 @@ class Look:
         kept = {test: p for test, p in self.p_values.items() if test.pair in pairs}
         return type(self)(self.date, self.seeds, kept)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return a line of looks.jsonl."""
-        tests = [{**test._asdict(), "p": p} for test, p in self.p_values.items()]
-        return {
-            "date": self.date,
-            "seeds": {name: list(seeds) for name, seeds in self.seeds.items()},
-            "tests": tests,
-        }
+    @classmethod
+    def of(cls, entry: LookEntry) -> Self:
+        """Return the look of a line of looks.jsonl."""
+        tests = {NullHypothesis(one.a, one.b, one.metric, one.subset): one.p for one in entry.tests}
+        return cls(entry.date, entry.seeds, tests)
+
+    @property
+    def entry(self) -> LookEntry:
+        """The look as a line of looks.jsonl, and in results.json."""
+        seeds = {name: tuple(seeds) for name, seeds in self.seeds.items()}
+        tests = (LookedAt(*test, p) for test, p in self.p_values.items())
+        return LookEntry(self.date, seeds, tuple(tests))
 
 
 @dataclass(frozen=True)
@@ -120,26 +124,14 @@ def read_looks(folder: Path) -> list[Look]:
         UserError: a line is damaged.
     """
     path = folder / LOOKS
-    return [*_read(path)] if path.is_file() else []
+    lines = read_json_lines(path) if path.is_file() else ()
+    advice = "restore the file from a copy"
+    return [
+        Look.of(parsed(LookEntry, line, f"{path}:{number}: damaged", advice))
+        for number, line in enumerate(lines, start=1)
+    ]
 
 
-def _read(path: Path) -> Iterator[Look]:
-    for number, line in enumerate(read_json_lines(path, "date", "seeds", "tests"), start=1):
-        try:
-            tests = {
-                NullHypothesis(*(str(test[key]) for key in NullHypothesis._fields)): float(
-                    test["p"]
-                )
-                for test in line["tests"]
-            }
-            seeds = {str(name): [*runs] for name, runs in line["seeds"].items()}
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise UserError(
-                f"{path}:{number}: damaged ({error!r}); restore the file from a copy"
-            ) from error
-        yield Look(str(line["date"]), seeds, tests)
-
-
-def write_looks(folder: Path, looks: Sequence[Mapping[str, Any]]) -> None:
+def write_looks(folder: Path, looks: Sequence[LookEntry]) -> None:
     """Write "looks" of results.json to a comparison folder, those of earlier reports first."""
     write_text(folder / LOOKS, "".join(f"{to_json(look)}\n" for look in looks))

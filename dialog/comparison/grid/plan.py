@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dialog.atomic import lock, write_text
 from dialog.build import build_model
@@ -42,6 +42,7 @@ from dialog.data.reading.files import sha256
 from dialog.errors import UserError, section
 from dialog.escaping import to_json
 from dialog.paths import fresh_folder
+from dialog.report.formats.results import ModelResults, RunResults
 from dialog.runs.check import check_recipe
 from dialog.runs.prepare import prepare_data
 
@@ -395,12 +396,15 @@ def planned_system(
     from dialog.data.store.store import Store
     from dialog.models.seq2seq import count_parameters
 
-    nothing: dict[str, Any] = {"curve": [], "steps": None, "seconds": None, "target_tokens": None}
-    runs: list[dict[str, Any]] = [{"seed": seed, **nothing} for seed in seeds]
     store = Store(data, "validation")
     with torch.device("meta"):
         model = build_model(contender.composed.recipe.model, len(store.tokenizer))
-    entry = {"name": contender.name, "parameters": count_parameters(model), "runs": runs}
+    entry = ModelResults(
+        contender.name,
+        contender.kind,
+        parameters=count_parameters(model),
+        runs=tuple(map(RunResults, seeds)),
+    )
     fingerprints = {"data": store.manifest["fingerprint"], "tokenizer": store.tokenizer.fingerprint}
     return EvaluatedSystem(contender.composed.recipe, fingerprints, entry, {})
 

@@ -10,12 +10,12 @@ import logging
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from dialog.atomic import write_json
 from dialog.comparison.grid.folder import Contender, Grid, is_diverged, is_trained
 from dialog.errors import UserError
 from dialog.json_files import read_json, read_json_lines
+from dialog.report.formats.results import TuningTrial
 from dialog.runs.folder import METRICS, read_summary
 
 CHOSEN = "chosen.json"
@@ -100,8 +100,8 @@ def lowest_loss(folder: Path) -> float | None:
     )
 
 
-def tuning_results(grid: Grid) -> list[dict[str, Any]]:
-    """Return "tuning" of results.json: one entry per finished trial."""
+def tuning_results(grid: Grid) -> tuple[TuningTrial, ...]:
+    """Return the finished trials."""
     entries = []
     for contender in grid.contenders:
         losses = trial_losses(grid, contender)
@@ -110,18 +110,18 @@ def tuning_results(grid: Grid) -> list[dict[str, Any]]:
                 continue
             summary = read_summary(cell.folder)
             entries.append(
-                {
-                    "model": contender.name,
-                    "values": cell.trial,
-                    "seed": cell.seed,
-                    "bits_per_byte": losses[cell.trial],
-                    "diverged": losses[cell.trial] is None,
-                    "chosen": cell.trial == grid.chosen.get(contender.name),
-                    "seconds": summary.seconds if summary else None,
-                    "folder": str(cell.folder.relative_to(grid.folder)),
-                }
+                TuningTrial(
+                    contender.name,
+                    cell.trial,
+                    cell.seed,
+                    losses[cell.trial],
+                    diverged=losses[cell.trial] is None,
+                    chosen=cell.trial == grid.chosen.get(contender.name),
+                    seconds=summary.seconds if summary else None,
+                    folder=str(cell.folder.relative_to(grid.folder)),
+                )
             )
-    return entries
+    return tuple(entries)
 
 
 def record_of(grid: Grid, contender: Contender) -> Path:

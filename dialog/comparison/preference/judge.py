@@ -12,7 +12,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +25,13 @@ from dialog.comparison.preference.pairs import (
     draw_pairs,
     preference,
     read_contenders,
-    read_results,
     sources_of,
 )
 from dialog.comparison.systems.answers import Answers
 from dialog.comparison.systems.program import answer_contexts
 from dialog.comparison.systems.specification import Specification
 from dialog.escaping import to_json
+from dialog.report.formats.results import JudgedPair, JudgeResults, Results, read_results
 from dialog.report.progress import ProgressBars
 
 JUDGES = "judges"
@@ -100,7 +100,7 @@ class Judgement:
         return self.shown[0] if self.shown and self.is_consistent else "tie"
 
 
-def judge(folder: Path, text: str, *, items: int = ITEMS, seconds: float = 300.0) -> dict[str, Any]:
+def judge(folder: Path, text: str, *, items: int = ITEMS, seconds: float = 300.0) -> Results:
     """Have a program judge pairs of a finished comparison, write its preferences into results.json
     and the reports, and return results.json.
 
@@ -125,27 +125,27 @@ def judge(folder: Path, text: str, *, items: int = ITEMS, seconds: float = 300.0
     with choices.bars:
         answer_contexts(command, [*questions.values()], choices, seconds=seconds)
     answers = {key: line["choice"] for key, line in choices.lines.items()}
-    entry = {
+    entry = JudgeResults(
         **choices.fingerprint,
-        "sources": sources_of(results),
-        "pairs": [
-            pair_entry(names, [judgement(pair, answers) for pair in one])
+        sources=sources_of(results),
+        pairs=tuple(
+            judged_pair(names, [judgement(pair, answers) for pair in one])
             for names, one in drawn.items()
-        ],
-    }
-    for one in entry["pairs"]:
-        if one["consistency"] is not None and one["consistency"] < EVEN:
+        ),
+    )
+    for one in entry.pairs:
+        if one.consistency is not None and one.consistency < EVEN:
             log.warning(
                 "WARNING: judge: contradicts itself in %d %% of the pairs of %s and %s, which count"
                 " as ties",
-                round(100 * (1 - one["consistency"])),
-                one["a"],
-                one["b"],
+                round(100 * (1 - one.consistency)),
+                one.a,
+                one.b,
             )
 
-    def replaced(present: dict[str, Any]) -> dict[str, Any]:
-        others = [one for one in present["judges"] if one["command"] != entry["command"]]
-        return {"judges": [*others, entry]}
+    def replaced(present: Results) -> Results:
+        others = (one for one in present.judges if one.command != entry.command)
+        return replace(present, judges=(*others, entry))
 
     return change_results(folder, replaced)
 
@@ -170,7 +170,7 @@ def judgement(pair: ResponsePair, answers: Mapping[str, str]) -> Judgement:
     return Judgement(pair, (first, second))
 
 
-def pair_entry(names: tuple[str, str], judgements: Sequence[Judgement]) -> dict[str, Any]:
+def judged_pair(names: tuple[str, str], judgements: Sequence[Judgement]) -> JudgedPair:
     """Return preference share with interval, consistency under exchange, and the share of the
     first response among decided answers.
     """
@@ -180,16 +180,16 @@ def pair_entry(names: tuple[str, str], judgements: Sequence[Judgement]) -> dict[
     asked = [one for one in judgements if one.shown is not None]
     counts = Counter(choice for one in asked for choice in one.shown or ())
     decided = counts["a"] + counts["b"]
-    return {
-        "a": names[0],
-        "b": names[1],
-        "items": len(judgements),
-        "equal": len(judgements) - len(asked),
-        "runs": len({one.pair.run for one in judgements}),
-        "dialogues": len({one.pair.dialogue for one in judgements}),
-        **{f"chosen_{choice}": sum(one.choice == choice for one in judgements) for choice in "ab"},
-        "share": share,
-        "interval": limits,
-        "consistency": sum(one.is_consistent for one in asked) / len(asked) if asked else None,
-        "first": counts["a"] / decided if decided else None,
-    }
+    return JudgedPair(
+        *names,
+        items=len(judgements),
+        equal=len(judgements) - len(asked),
+        runs=len({one.pair.run for one in judgements}),
+        dialogues=len({one.pair.dialogue for one in judgements}),
+        chosen_a=sum(one.choice == "a" for one in judgements),
+        chosen_b=sum(one.choice == "b" for one in judgements),
+        share=share,
+        interval=None if limits is None else tuple(limits),
+        consistency=sum(one.is_consistent for one in asked) / len(asked) if asked else None,
+        first=counts["a"] / decided if decided else None,
+    )

@@ -17,14 +17,11 @@ from dialog.atomic import lock, write_json
 from dialog.comparison.results.samples import with_context
 from dialog.comparison.statistics.interval import LEVEL, Runs, interval, variances
 from dialog.comparison.statistics.measured import Sums
-from dialog.comparison.statistics.ratings import RESULTS_VERSION
 from dialog.data.reading.files import sha256
 from dialog.errors import UserError
-from dialog.escaping import json_copy
-from dialog.json_files import read_json
 from dialog.report.files import write_reports
+from dialog.report.formats.results import RESULTS, JudgeResults, Results, as_read, read_results
 
-RESULTS = "results.json"
 CHOICES = ("a", "b", "tie")
 """Which response of a pair is better."""
 SCORES = {"a": 1.0, "b": 0.0, "tie": 0.5}
@@ -68,58 +65,37 @@ class ResponsePair:
 # ------------------------------------------------------------------ results.json
 
 
-def read_results(folder: Path) -> dict[str, Any]:
-    """Read results.json of a finished comparison.
-
-    Raises:
-        UserError: the comparison has none, or one of an earlier version.
-    """
-    path = folder / RESULTS
-    if not path.is_file():
-        raise UserError(f"{folder}: is not a finished comparison ({RESULTS} is missing)")
-    results = read_json(path, "models")
-    if results.get("version") != RESULTS_VERSION:
-        raise UserError(
-            f"{path}: has version {results.get('version', 'below 6')}, not {RESULTS_VERSION};"
-            f" run compare {folder} first"
-        )
-    return results
-
-
-def change_results(
-    folder: Path, change: Callable[[dict[str, Any]], Mapping[str, Any]]
-) -> dict[str, Any]:
-    """Replace sections of results.json, write the reports again, and return results.json.
+def change_results(folder: Path, change: Callable[[Results], Results]) -> Results:
+    """Change results.json, write the reports again, and return it.
 
     Args:
         folder: Folder of the comparison.
-        change: Returns the new sections, given results.json.
+        change: Returns the new results, given the present ones.
     """
     with lock(folder / ".report.lock", wait=True):
-        results = read_results(folder)
-        results |= json_copy(change(results))
+        results = as_read(change(read_results(folder)))
         write_reports(results, folder)
         write_json(folder / RESULTS, results)
     return results
 
 
-def sources_of(results: Mapping[str, Any]) -> dict[str, list[str]]:
+def sources_of(results: Results) -> dict[str, tuple[str, ...]]:
     """Return the SHA-256 of the responses of each contender's runs."""
     return {
-        model["name"]: [run["hashes"][RESPONSES] for run in model["runs"] if run.get("hashes")]
-        for model in results["models"]
+        model.name: tuple(run.hashes[RESPONSES] for run in model.runs if run.hashes)
+        for model in results.models
     }
 
 
-def kept_sections(path: Path, results: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the judgements and ratings of an earlier results.json whose responses are the present
-    ones; none from a damaged file.
+def kept_sections(path: Path, results: Results) -> dict[str, Any]:
+    """Return the judgements of an earlier results.json whose responses are the present ones, as a
+    field of the new one; none from a file that is damaged or of another version.
     """
     present = sources_of(results)
-    judges: list[dict[str, Any]] = []
+    judges: tuple[JudgeResults, ...] = ()
     with suppress(UserError):
-        earlier = read_json(path, "judges")
-        judges = [judge for judge in earlier["judges"] if is_present(judge["sources"], present)]
+        earlier = read_results(path.parent)
+        judges = tuple(judge for judge in earlier.judges if is_present(judge.sources, present))
     return {"judges": judges}
 
 
@@ -131,21 +107,21 @@ def is_present(sources: Mapping[str, Any], present: Mapping[str, Any]) -> bool:
 # ------------------------------------------------------------------ sampling
 
 
-def read_contenders(folder: Path, results: Mapping[str, Any]) -> dict[str, list[Responses]]:
+def read_contenders(folder: Path, results: Results) -> dict[str, list[Responses]]:
     """Return the responses of each evaluated run of each contender.
 
     Raises:
         UserError: a file is missing, or has changed since the report.
     """
     contenders: dict[str, list[Responses]] = {}
-    for model in results["models"]:
-        for run in model["runs"]:
-            if not run["evaluation"]:
+    for model in results.models:
+        for run in model.runs:
+            if not run.evaluation:
                 continue
-            path = folder / run["folder"] / run["evaluation"] / RESPONSES
-            if path.is_file() and sha256(path) != run["hashes"].get(RESPONSES):
+            path = folder / run.folder / run.evaluation / RESPONSES
+            if path.is_file() and sha256(path) != run.hashes.get(RESPONSES):
                 raise UserError(f"{path}: has changed since the report; run compare {folder} first")
-            contenders.setdefault(model["name"], []).append(read_responses(path))
+            contenders.setdefault(model.name, []).append(read_responses(path))
     return contenders
 
 

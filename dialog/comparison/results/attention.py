@@ -19,6 +19,7 @@ from dialog.config.schema import to_dict
 from dialog.data.dialogue import Example
 from dialog.data.examples import examples
 from dialog.escaping import json_copy
+from dialog.report.formats.results import AttentionExample, ShownExample
 from dialog.runs.evaluation.evaluated import read_added, write_added
 from dialog.runs.folder import hash_of
 from dialog.runs.run import Run
@@ -45,38 +46,28 @@ class SeedReading(NamedTuple):
 
 
 def attention_examples(
-    chosen: Sequence[Mapping[str, Any]], readings: Sequence[SeedReading]
-) -> list[dict[str, Any]]:
-    """Return "examples" of "attention" in results.json: cross-attention of all evaluated runs on
-    the same few references.
-
-    Each has the id, the context and the response, and under "models" the model, the seed, and the
-    JSON of `dialog attention` with cross-attention over tokens alone.
-    """
+    chosen: Sequence[ShownExample], readings: Sequence[SeedReading]
+) -> tuple[AttentionExample, ...]:
+    """Return the cross-attention over tokens of all evaluated runs on the same few references."""
     kept = within_limit(readings)
     entries = [
-        [reading.entry for reading in kept if reading.example == place]
+        tuple(reading.entry for reading in kept if reading.example == place)
         for place in range(len(chosen))
     ]
-    return [
-        {
-            "id": sample["id"],
-            "context": sample["context"],
-            "response": sample["reference"],
-            "models": models,
-        }
+    return tuple(
+        AttentionExample(sample.id, sample.context, sample.reference, models)
         for sample, models in zip(chosen, entries, strict=True)
         if models
-    ]
+    )
 
 
-def choose_examples(samples: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def choose_examples(samples: Sequence[ShownExample]) -> list[ShownExample]:
     """Choose the `EXAMPLES` samples whose attention is shown: short references first, then those
     with long contexts.
     """
 
-    def preference(sample: Mapping[str, Any]) -> tuple[bool, int]:
-        return len(sample["reference"].split()) <= MOST_WORDS, len(sample["context"])
+    def preference(sample: ShownExample) -> tuple[bool, int]:
+        return len(sample.reference.split()) <= MOST_WORDS, len(sample.context)
 
     return sorted(samples, key=preference, reverse=True)[:EXAMPLES]
 
@@ -135,7 +126,9 @@ def within_limit(readings: Sequence[SeedReading], limit: int = MOST_WEIGHTS) -> 
     return sorted(kept, key=lambda reading: reading.rank)
 
 
-def statistics_rows(run: Run, finished: FinishedRun, evaluation: Path) -> list[dict[str, Any]]:
+def statistics_rows(
+    run: Run, finished: FinishedRun, evaluation: Path
+) -> tuple[Mapping[str, Any], ...]:
     """Return the attention statistics of a run on the test split, from attention.json of its
     evaluation folder or measured and written to it.
 
@@ -144,9 +137,9 @@ def statistics_rows(run: Run, finished: FinishedRun, evaluation: Path) -> list[d
     not defined are left out. Empty for a model without cross-attention.
     """
     if not run.model.decoder.shows_source:
-        return []
+        return ()
     path = evaluation / FILE
-    fingerprint = _fingerprint(run, finished.entry["metrics"])
+    fingerprint = _fingerprint(run, finished.entry.metrics)
     measured = read_added(path, "fingerprint", "rows")
     if measured is None or measured["fingerprint"] != fingerprint:
         finished.cell.check_named()
@@ -155,7 +148,7 @@ def statistics_rows(run: Run, finished: FinishedRun, evaluation: Path) -> list[d
             {"fingerprint": fingerprint, **run.attention_statistics(SPLIT, quiet=True)}
         )
         write_added(path, measured)
-    return [
+    return tuple(
         {
             name: round(value, DIGITS) if isinstance(value, float) else value
             for name, value in row.items()
@@ -163,7 +156,7 @@ def statistics_rows(run: Run, finished: FinishedRun, evaluation: Path) -> list[d
         }
         for row in measured["rows"]
         if "coverage" in row
-    ]
+    )
 
 
 def _fingerprint(run: Run, metrics: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +20,21 @@ from dialog.comparison.parity import parity
 from dialog.comparison.references import ngram_warnings, references_of
 from dialog.comparison.results.samples import SHARED, disagreements, draw_samples, rating_pairs
 from dialog.comparison.results.systems import System
-from dialog.comparison.statistics.ratings import RESULTS_VERSION
 from dialog.comparison.statistics.section import DecisionPlan, statistics_section
 from dialog.comparison.statistics.verdict import EvaluationSet, listed
 from dialog.metrics.measurement import FAILED
+from dialog.report.formats.results import (
+    VERSION,
+    AttentionResults,
+    AttentionStatistics,
+    Calibration,
+    CalibrationBin,
+    ContextUse,
+    ModelResults,
+    Results,
+    ShownExample,
+)
+from dialog.runs.folder import METRICS
 from dialog.training.checkpoints.manifest import MANIFEST
 
 if TYPE_CHECKING:
@@ -31,9 +43,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("dialog")
 
 
-def results_of(
-    grid: Grid, systems: Sequence[System], failures: Mapping[str, str]
-) -> dict[str, Any]:
+def results_of(grid: Grid, systems: Sequence[System], failures: Mapping[str, str]) -> Results:
     """Return the content of results.json.
 
     Args:
@@ -43,7 +53,7 @@ def results_of(
     """
     models = models_of(systems)
     measured = [system for system in systems if system.measured_runs]
-    evaluated = [system.measured_runs[0].entry["metrics"] for system in measured]
+    evaluated = [system.measured_runs[0].entry.metrics for system in measured]
     metrics = next((values for values in evaluated if "baselines" in values), evaluated[0])
     references = references_of(metrics)
     rows = rows_of(systems)
@@ -66,7 +76,7 @@ def results_of(
     section = statistics_section(
         runs,
         DecisionPlan(grid.primary, grid.looks, read_looks(grid.folder)),
-        {system.name: [run.entry["seed"] for run in system.measured_runs] for system in measured},
+        {system.name: [run.entry.seed for run in system.measured_runs] for system in measured},
         test_set=test_set,
         diverged=numbers_diverged(systems),
         files=files,
@@ -74,46 +84,50 @@ def results_of(
     )
     context_use, attention = network_sections(systems, samples)
     tuning = tuning_results(grid)
-    trained = [
-        *(run for model in models for run in model["runs"]),
-        *(trial for trial in tuning if not trial["chosen"]),
+    spent = [
+        *(run.seconds for model in models for run in model.runs),
+        *(trial.seconds for trial in tuning if not trial.chosen),
     ]
     untested = [system for system in systems if not system.measured_runs]
-    return {
-        "version": RESULTS_VERSION,
-        "command": " && ".join(grid.commands),
-        "environment": next(
+    return Results(
+        version=VERSION,
+        command=" && ".join(grid.commands),
+        environment=next(
             (system.evaluated.environment for system in systems if system.evaluated.environment), {}
         ),
-        "split": SPLIT,
-        "fingerprint": metrics["fingerprint"],
-        "dialogues": metrics["dialogues"],
-        "examples": metrics["examples"],
-        "seconds": sum(run["seconds"] or 0.0 for run in trained),
-        "warnings": [
+        split=SPLIT,
+        fingerprint=metrics["fingerprint"],
+        dialogues=metrics["dialogues"],
+        examples=metrics["examples"],
+        seconds=sum(seconds or 0.0 for seconds in spent),
+        warnings=(
             *ngram_warnings(models, references),
             *run_warnings(systems, failures),
             *metric_warnings(systems),
             *unverified_warnings(systems),
-        ],
-        "models": models,
-        "tuning": tuning,
-        "references": references,
-        "parity": parity([system.evaluated for system in systems]),
-        **section,
-        "verdict": "\n".join(filter(None, [section["verdict"], *run_warnings(untested, {})])),
-        "crossings": crossings(models),
-        "context_use": context_use,
-        "breakdown": breakdown(
+        ),
+        models=models,
+        tuning=tuning,
+        references=references,
+        parity=parity([system.evaluated for system in systems]),
+        primary=section.primary,
+        looks=section.looks,
+        verdict="\n".join(filter(None, [section.verdict, *run_warnings(untested, {})])),
+        ranking=section.ranking,
+        differences=section.differences,
+        statistics=section.statistics,
+        crossings=crossings(models),
+        context_use=context_use,
+        breakdown=breakdown(
             {system.name: system.evaluations for system in measured},
             *(example_properties(recipes[0], SPLIT) if recipes else (None, {})),
         ),
-        "calibration": calibrations(measured),
-        "samples": samples,
-        "disagreements": differing,
-        "attention": attention,
-        "rating": rating_pairs(rows, named={sample["id"] for sample in (*samples, *differing)}),
-    }
+        calibration=calibrations(measured),
+        samples=samples,
+        disagreements=differing,
+        attention=attention,
+        rating=rating_pairs(rows, named={sample.id for sample in (*samples, *differing)}),
+    )
 
 
 def missing_runs(grid: Grid, systems: Sequence[System]) -> list[str]:
@@ -140,29 +154,33 @@ def numbers_diverged(systems: Sequence[System]) -> dict[str, tuple[int, int]]:
     run.
     """
     counts = {
-        system.name: (sum(run.entry["diverged"] for run in system.runs), len(system.runs))
+        system.name: (sum(run.entry.diverged for run in system.runs), len(system.runs))
         for system in systems
     }
     return {name: numbers for name, numbers in counts.items() if numbers[0]}
 
 
-def models_of(systems: Sequence[System]) -> list[dict[str, Any]]:
-    """Return "models", with their cost."""
+def models_of(systems: Sequence[System]) -> tuple[ModelResults, ...]:
+    """Return the contenders with their cost."""
     models = [system.evaluated.model for system in systems]
     times = seconds_to_common_value(models)
-    for system, model, seconds in zip(systems, models, times, strict=True):
-        folders = [run.folder for run in system.runs if (run.folder / "metrics.jsonl").is_file()]
-        model["cost"] = cost(folders, system.evaluations, seconds)
-    return models
+    folders = [
+        [run.folder for run in system.runs if (run.folder / METRICS).is_file()]
+        for system in systems
+    ]
+    return tuple(
+        replace(model, cost=cost(trained, system.evaluations, seconds))
+        for system, model, trained, seconds in zip(systems, models, folders, times, strict=True)
+    )
 
 
 def run_warnings(systems: Sequence[System], failures: Mapping[str, str]) -> list[str]:
     """Return a sentence for each contender with diverged runs, and for the runs that failed."""
     sentences = []
     for system in systems:
-        diverged = [run for run in system.runs if run.entry["diverged"]]
+        diverged = [run for run in system.runs if run.entry.diverged]
         if diverged:
-            seeds = ", ".join(str(run.entry["seed"]) for run in diverged)
+            seeds = ", ".join(str(run.entry.seed) for run in diverged)
             lost = sum(run.measured is None for run in diverged)
             before = (
                 f", {lost} of them before the first validation, without results" if lost else ""
@@ -184,7 +202,7 @@ def metric_warnings(systems: Sequence[System]) -> list[str]:
     for system in systems:
         sentences: dict[str, None] = {}  # in order
         for run in system.measured_runs:
-            for key, text in run.entry["metrics"].get("left_out", {}).items():
+            for key, text in run.entry.metrics.get("left_out", {}).items():
                 if text.startswith(FAILED):
                     sentences[f"{key} {text}"] = None
         for sentence in sentences:
@@ -200,7 +218,7 @@ def unverified_warnings(systems: Sequence[System]) -> list[str]:
     names = [
         system.name
         for system in systems
-        if any(run.entry["verified"] is False for run in system.measured_runs)
+        if any(run.entry.verified is False for run in system.measured_runs)
     ]
     reason = f"an evaluation has no {MANIFEST} to check its figures with; evaluate the run again"
     return [f"{listed(names)}: not verified, since {reason}."] if names else []
@@ -232,14 +250,13 @@ class NetworkSection:
 
 
 def network_sections(
-    systems: Sequence[System], samples: Sequence[Mapping[str, Any]]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return "context_use" and "attention" of results.json from the evaluated runs of all recipes,
-    each of which is loaded once.
+    systems: Sequence[System], samples: Sequence[ShownExample]
+) -> tuple[ContextUse, AttentionResults]:
+    """Return use of the context and attention from the evaluated runs of all recipes, each of which
+    is loaded once.
     """
     if all(system.contender.kind == "responses" for system in systems):
-        nothing: dict[str, list[Any]] = {"examples": [], "statistics": []}
-        return {"examples": 0, "rows": [], "distance": []}, nothing
+        return ContextUse(), AttentionResults()
     from dialog.comparison.context_use import context_results, measure_context_use, sample_of
     from dialog.comparison.results.attention import (
         attention_examples,
@@ -264,36 +281,32 @@ def network_sections(
             if folder is None:
                 continue
             run = cache(partial(load, finished.folder, trust=system.contender.trust))
-            labels = {"model": system.name, "seed": finished.entry["seed"]}
+            seed = finished.entry.seed
             with context.guarded():
                 sample = sample or sample_of(run(), SPLIT)
                 measured = measure_context_use(run(), folder, sample, finished.cell.check_named)
                 context.entries.append((system.name, measured))
             with maps.guarded():
-                examples = examples or examples_of(run(), [row["id"] for row in chosen])
+                examples = examples or examples_of(run(), [sample.id for sample in chosen])
+                labels = {"model": system.name, "seed": seed}
                 maps.entries += readings_of(run(), labels, rank, examples)
             with statistics.guarded():
                 if rows := statistics_rows(run(), finished, folder):
-                    statistics.entries.append({**labels, "rows": rows})
-    by_name: dict[str, list[dict[str, Any]]] = {}
+                    statistics.entries.append(AttentionStatistics(system.name, seed, rows))
+    by_name: dict[str, list[Mapping[str, Any]]] = {}
     for name, entry in context.entries:
         by_name.setdefault(name, []).append(entry)
-    attention = {
-        "examples": attention_examples(chosen, maps.entries),
-        "statistics": statistics.entries,
-    }
+    attention = AttentionResults(
+        attention_examples(chosen, maps.entries), tuple(statistics.entries)
+    )
     return context_results(by_name), attention
 
 
-def calibrations(systems: Sequence[System]) -> dict[str, Any]:
-    """Return "calibration": error and reliability diagram over all evaluated runs of each
-    contender.
-    """
-    pools: dict[str, Any] = {}
+def calibrations(systems: Sequence[System]) -> dict[str, Calibration]:
+    """Return error and reliability diagram over all evaluated runs of each contender."""
+    pools = {}
     for system in systems:
-        metrics = [
-            run.entry["metrics"] for run in system.runs if "calibration" in run.entry["metrics"]
-        ]
+        metrics = [run.entry.metrics for run in system.runs if "calibration" in run.entry.metrics]
         if metrics:
             bins = [
                 {"error": values["calibration_error"], **values["calibration"]}
@@ -301,5 +314,8 @@ def calibrations(systems: Sequence[System]) -> dict[str, Any]:
             ]
             from dialog.analysis.calibration import pooled
 
-            pools[system.name] = pooled(bins)
+            pool = pooled(bins)
+            pools[system.name] = Calibration(
+                pool["error"], tuple(CalibrationBin(**one) for one in pool["bins"])
+            )
     return pools

@@ -11,6 +11,7 @@ from itertools import combinations
 from typing import Any
 
 from dialog.metrics.scores.likelihood import BitsPerByteScore
+from dialog.report.formats.results import RatingPair, ShownExample
 
 SHARED = ("id", "context", "reference")
 """Fields of responses.jsonl that are equal for all models."""
@@ -25,17 +26,22 @@ Rows = Sequence[Mapping[str, Any]]
 """Lines of a responses.jsonl; those of all contenders are in one order."""
 
 
-def sample_at(place: int, contenders: Sequence[Rows]) -> dict[str, Any]:
+def sample_at(
+    place: int, contenders: Sequence[Rows], bits_per_byte: Sequence[float | None] = ()
+) -> ShownExample:
     """Return an example with the response of each contender."""
-    rows = [rows[place] for rows in contenders]
-    return {**{key: rows[0][key] for key in SHARED}, "responses": [row["response"] for row in rows]}
+    row = contenders[0][place]
+    responses = tuple(rows[place]["response"] for rows in contenders)
+    return ShownExample(
+        row["id"], tuple(row["context"]), row["reference"], responses, tuple(bits_per_byte)
+    )
 
 
-def draw_samples(contenders: Sequence[Rows]) -> list[dict[str, Any]]:
+def draw_samples(contenders: Sequence[Rows]) -> tuple[ShownExample, ...]:
     """Draw `SAMPLES` examples, from those with a context if any has one."""
     eligible = with_context(contenders[0])
     chosen = sorted(random.Random(0).sample(eligible, min(SAMPLES, len(eligible))))
-    return [sample_at(place, contenders) for place in chosen]
+    return tuple(sample_at(place, contenders) for place in chosen)
 
 
 def with_context(rows: Rows) -> list[int]:
@@ -43,10 +49,10 @@ def with_context(rows: Rows) -> list[int]:
     return [place for place, row in enumerate(rows) if row["context"]] or list(range(len(rows)))
 
 
-def disagreements(contenders: Sequence[Rows], *, count: int = SAMPLES) -> list[dict[str, Any]]:
+def disagreements(contenders: Sequence[Rows], *, count: int = SAMPLES) -> tuple[ShownExample, ...]:
     """Return the examples whose references the contenders find most differently likely.
 
-    Each has the "bits_per_byte" of its reference by contender, None without likelihoods.
+    Each has the bits per byte of its reference by contender, None without likelihoods.
 
     Each contender with likelihoods is the best one in an equal number of them, if there are enough.
     References of fewer than `SHORTEST` words are left out. Empty unless two contenders have
@@ -54,7 +60,7 @@ def disagreements(contenders: Sequence[Rows], *, count: int = SAMPLES) -> list[d
     """
     scored = [all("nll" in row for row in rows) for rows in contenders]
     if sum(scored) < 2:
-        return []
+        return ()
     metric = BitsPerByteScore()
     differing: dict[int, list[tuple[float, int, list[float | None]]]] = {
         n: [] for n, has in enumerate(scored) if has
@@ -77,14 +83,12 @@ def disagreements(contenders: Sequence[Rows], *, count: int = SAMPLES) -> list[d
     best = [
         entry for entries in differing.values() for entry in sorted(entries, reverse=True)[:share]
     ]
-    return [
-        {**sample_at(place, contenders), "bits_per_byte": bits} for _, place, bits in best[:count]
-    ]
+    return tuple(sample_at(place, contenders, bits) for _, place, bits in best[:count])
 
 
 def rating_pairs(
     contenders: Sequence[Rows], *, named: Collection[str] = ()
-) -> list[dict[str, Any]]:
+) -> tuple[RatingPair, ...]:
     """Return at most `PAIRS` pairs of different responses in random order, for blind rating.
 
     Pairs of contenders take turns, those whose responses to an example are equal excepted. Examples
@@ -99,7 +103,7 @@ def rating_pairs(
         place for place in with_context(contenders[0]) if contenders[0][place]["id"] not in named
     ]
     chance.shuffle(places)
-    chosen: list[dict[str, Any]] = []
+    chosen: list[RatingPair] = []
     turns = Counter(dict.fromkeys(pairs, 0))
     for place in places:
         differing = [
@@ -114,10 +118,8 @@ def rating_pairs(
         models = list(pair)
         chance.shuffle(models)
         row = contenders[0][place]
-        responses = [contenders[model][place]["response"] for model in models]
-        chosen.append(
-            {"id": row["id"], "context": row["context"], "responses": responses, "models": models}
-        )
+        responses = tuple(contenders[model][place]["response"] for model in models)
+        chosen.append(RatingPair(row["id"], tuple(row["context"]), responses, tuple(models)))
         if len(chosen) == PAIRS:
             break
-    return chosen
+    return tuple(chosen)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import statistics
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from statistics import fmean
@@ -22,6 +23,7 @@ from dialog.comparison.systems.answers import SYSTEM
 from dialog.config.schema import Recipe
 from dialog.json_files import read_json, read_json_lines
 from dialog.report.formats.metrics import metric_value
+from dialog.report.formats.results import CurvePoint, ModelResults, RunResults, SeedMean
 from dialog.runs.evaluation.evaluated import check_evaluation, hashes_of
 from dialog.runs.folder import ENVIRONMENT, METRICS, WEIGHTS, read_recipe, read_summary
 
@@ -36,7 +38,7 @@ COUNTS = (
 """Metrics that describe the test set, not the model."""
 
 
-def learning_curve(folder: Path) -> list[dict[str, Any]]:
+def learning_curve(folder: Path) -> tuple[CurvePoint, ...]:
     """Read the learning curve of a run from its metrics.jsonl.
 
     Target tokens at a step without a log of them are interpolated between steps.
@@ -55,12 +57,13 @@ def learning_curve(folder: Path) -> list[dict[str, Any]]:
         losses = {key: line.get(key) for key in ("train/loss", "validation/bits_per_byte")}
         if losses.keys() & line.keys():
             tokens = round(float(np.interp(line["step"], list(counts), list(counts.values()))))
-            cost = {"target_tokens": tokens, "seconds": line["time"]}
-            points.append({"step": line["step"], "epoch": line["epoch"], **cost, **losses})
-    return points
+            points.append(
+                CurvePoint(line["step"], line["epoch"], tokens, line["time"], *losses.values())
+            )
+    return tuple(points)
 
 
-def summarize(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def summarize(runs: Sequence[Mapping[str, Any]]) -> dict[str, SeedMean]:
     """Return mean, sample standard deviation and count over runs of every scalar metric except
     `COUNTS`.
 
@@ -74,7 +77,7 @@ def summarize(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         if not values or name in COUNTS:
             continue
         std = statistics.stdev(values) if len(values) > 1 else None
-        summary[name] = {"mean": statistics.fmean(values), "std": std, "n": len(values)}
+        summary[name] = SeedMean(statistics.fmean(values), std, len(values))
     return summary
 
 
@@ -88,7 +91,7 @@ class FinishedRun(NamedTuple):
     """A run, and its evaluation if it has one."""
 
     cell: Cell
-    entry: dict[str, Any]  # under "runs" in results.json
+    entry: RunResults
     evaluation: Path | None
     measured: Measured | None
 
@@ -150,30 +153,24 @@ def finished_run(cell: Cell, work: Work) -> FinishedRun:
     folder = cell.folder
     evaluated = work.evaluation(cell)
     trained = cell.contender.kind != "responses"
-    curve = learning_curve(folder) if trained and (folder / METRICS).is_file() else []
-    last = curve[-1] if curve else {"step": 0, "seconds": 0.0, "target_tokens": 0}
+    curve = learning_curve(folder) if trained and (folder / METRICS).is_file() else ()
+    last = curve[-1] if curve else CurvePoint(0, 0, 0, 0.0)
     summary = read_summary(folder)
     verified = check_evaluation(evaluated.folder) if evaluated else None
     measured = read_measured(evaluated.folder, trust=cell.contender.trust) if evaluated else None
-    entry = {
-        "seed": cell.seed,
-        "folder": str(
-            folder.relative_to(root) if folder.is_relative_to(root) else folder.resolve()
-        ),
-        "evaluation": str(evaluated.folder.relative_to(folder)) if evaluated else "",
-        "steps": summary.steps if summary else last["step"] if trained else None,
-        "seconds": summary.seconds if summary else last["seconds"] if trained else None,
-        "target_tokens": summary.target_tokens
-        if summary
-        else last["target_tokens"]
-        if trained
-        else None,
-        "diverged": is_diverged(folder),
-        "metrics": with_values(evaluated.metrics, measured) if evaluated and measured else {},
-        "hashes": hashes_of(evaluated.folder) if evaluated else {},
-        "verified": verified,
-        "curve": curve,
-    }
+    entry = RunResults(
+        cell.seed,
+        str(folder.relative_to(root) if folder.is_relative_to(root) else folder.resolve()),
+        str(evaluated.folder.relative_to(folder)) if evaluated else "",
+        steps=summary.steps if summary else last.step if trained else None,
+        seconds=summary.seconds if summary else last.seconds if trained else None,
+        target_tokens=summary.target_tokens if summary else last.target_tokens if trained else None,
+        diverged=is_diverged(folder),
+        metrics=with_values(evaluated.metrics, measured) if evaluated and measured else {},
+        hashes=hashes_of(evaluated.folder) if evaluated else {},
+        verified=verified,
+        curve=curve,
+    )
     return FinishedRun(cell, entry, evaluated.folder if evaluated else None, measured)
 
 
@@ -215,21 +212,11 @@ def _replaced(
 
 def finished_system(contender: Contender, runs: list[FinishedRun]) -> System:
     """Return a contender with its runs; the cost is added when all contenders are known."""
-    entries = [run.entry for run in runs]
-    model: dict[str, Any] = {
-        "name": contender.name,
-        "kind": contender.kind,
-        "tokenizer": None,
-        "parameters": {},
-        "flops_per_target_token": None,
-        "state_bytes": {},
-        "trials": None,
-        "runs": entries,
-        "summary": summaries(runs),
-    }
-    measured: dict[str, Any] = next((entry["metrics"] for entry in entries if entry["metrics"]), {})
+    entries = tuple(run.entry for run in runs)
+    model = ModelResults(contender.name, contender.kind, runs=entries, summary=summaries(runs))
+    measured = next((entry.metrics for entry in entries if entry.metrics), {})
     if contender.kind == "responses":
-        model |= described(contender, runs)
+        model = replace(model, system=description(contender, runs))
         evaluated = EvaluatedSystem(None, {}, model, measured, contender.stated)
         return System(contender, evaluated, runs)
     from dialog.comparison.context_use import sample_of
@@ -244,13 +231,14 @@ def finished_system(contender: Contender, runs: list[FinishedRun]) -> System:
     )
     recipe = read_recipe(run.folder, trust=contender.trust)  # with the precision of the machine
     environment = read_json(run.folder / ENVIRONMENT)
-    model |= {
-        "trials": recipe.about.trials,
-        "tokenizer": environment.get("tokenizer"),
-        "parameters": count_parameters(run.model),
-        "flops_per_target_token": flops_per_target_token(run, sample_of(run, SPLIT)),
-        "state_bytes": state_sizes(run),
-    }
+    model = replace(
+        model,
+        tokenizer=environment.get("tokenizer"),
+        parameters=count_parameters(run.model),
+        flops_per_target_token=flops_per_target_token(run, sample_of(run, SPLIT)),
+        state_bytes=state_sizes(run),
+        trials=recipe.about.trials,
+    )
     return System(
         contender,
         EvaluatedSystem(recipe, environment, model, measured or test_set_of(recipe)),
@@ -258,14 +246,10 @@ def finished_system(contender: Contender, runs: list[FinishedRun]) -> System:
     )
 
 
-def described(contender: Contender, runs: Sequence[FinishedRun]) -> dict[str, Any]:
-    """Return "system" of a contender that is a program: its command, and what answered; empty for
-    files.
-    """
+def description(contender: Contender, runs: Sequence[FinishedRun]) -> Mapping[str, Any] | None:
+    """Return the command of a contender that is a program, and what answered; None for files."""
     path = runs[0].folder / SYSTEM
-    if not contender.system or not path.is_file():
-        return {}
-    return {"system": read_json(path)}
+    return read_json(path) if contender.system and path.is_file() else None
 
 
 def test_set_of(recipe: Recipe) -> dict[str, Any]:
@@ -277,11 +261,11 @@ def test_set_of(recipe: Recipe) -> dict[str, Any]:
     }
 
 
-def summaries(runs: list[FinishedRun]) -> dict[str, dict[str, Any]]:
+def summaries(runs: list[FinishedRun]) -> dict[str, dict[str, SeedMean]]:
     """Return mean, standard deviation and number of each metric over the evaluated runs, by subset
     of the test set.
     """
-    metrics = [run.entry["metrics"] for run in runs if run.measured is not None]
+    metrics = [run.entry.metrics for run in runs if run.measured is not None]
     parts = {
         "all": metrics,
         **{

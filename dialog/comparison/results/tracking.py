@@ -5,17 +5,16 @@ its runs.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from dialog.comparison.grid.folder import Grid
 from dialog.config.components import Component
+from dialog.report.formats.results import Difference, Results, SeedMean
 
 log = logging.getLogger("dialog")
 
 
-def log_comparison(grid: Grid, results: Mapping[str, Any]) -> None:
+def log_comparison(grid: Grid, results: Results) -> None:
     """Log summary, differences and verdict to the first logger of the recipes; a failure is logged,
     never raised.
     """
@@ -34,7 +33,7 @@ def log_comparison(grid: Grid, results: Mapping[str, Any]) -> None:
             )
 
 
-def log_tables(component: Component, folder: Path, results: Mapping[str, Any]) -> None:
+def log_tables(component: Component, folder: Path, results: Results) -> None:
     """Log the tables to one logger, whose files are in the comparison folder."""
     from dialog.training.loggers import MediaLogger, build_tracker, labelled
 
@@ -51,36 +50,37 @@ def log_tables(component: Component, folder: Path, results: Mapping[str, Any]) -
     logger.close()
 
 
-def means(results: Mapping[str, Any]) -> dict[str, float]:
+def means(results: Results) -> dict[str, float]:
     """Return the mean of each metric of each model over all dialogues, by ``model/metric``."""
     return {
-        f"{model['name']}/{metric}": entry["mean"]
-        for model in results["models"]
-        for metric, entry in model["summary"].get("all", {}).items()
+        f"{model.name}/{metric}": entry.mean
+        for model in results.models
+        for metric, entry in model.means().items()
     }
 
 
-def tables(results: Mapping[str, Any]) -> dict[str, tuple[list[str], list[list[str]]]]:
+def tables(results: Results) -> dict[str, tuple[list[str], list[list[str]]]]:
     """Return columns and rows of text of each table, by name."""
     summary = []
-    for model in results["models"]:
-        for subset, entries in model["summary"].items():
+    for model in results.models:
+        for subset, entries in model.summary.items():
             for metric, entry in entries.items():
-                summary.append([model["name"], subset, metric, *texts(entry, "mean", "std", "n")])
+                summary.append([model.name, subset, metric, *texts(entry, "mean", "std", "n")])
     fields = ["metric", "a", "b", "subset", "difference", "interval", "p", "p_holm", "decided"]
     return {
         "summary": (["model", "subset", "metric", "mean", "std", "n"], summary),
-        "differences": (fields, [texts(entry, *fields) for entry in results["differences"]]),
+        "differences": (fields, [texts(entry, *fields) for entry in results.differences]),
         "verdict": (
             ["verdict"],
-            [[text] for text in (*results["warnings"], results["verdict"]) if text],
+            [[text] for text in (*results.warnings, results.verdict) if text],
         ),
     }
 
 
-def texts(entry: Mapping[str, Any], *fields: str) -> list[str]:
+def texts(entry: SeedMean | Difference, *fields: str) -> list[str]:
     """Return fields of an entry as text; numbers with six significant digits, null as nothing."""
-    return ["" if entry[field] is None else text_of(entry[field]) for field in fields]
+    values = (getattr(entry, field) for field in fields)
+    return ["" if value is None else text_of(value) for value in values]
 
 
 def text_of(value: object) -> str:

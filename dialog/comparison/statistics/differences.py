@@ -5,7 +5,7 @@ results.json.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -21,64 +21,19 @@ from dialog.comparison.statistics.subset import (
     is_bootstrapped,
 )
 from dialog.report.formats.metrics import Better
+from dialog.report.formats.results import NOT_TESTED, Difference
 
 ARCHITECTURES = "t over seeds and dialogues"
 ONE_RUN_OF_A = "t over the seeds of b and dialogues (one run of a)"
 ONE_RUN_OF_B = "t over the seeds of a and dialogues (one run of b)"
 TWO_RUNS = "paired bootstrap and randomization over dialogues (one run each)"
 TWO_RUNS_JACKKNIFE = "paired jackknife and randomization over dialogues (one run each)"
-NOT_TESTED = "not tested: "
+"""Methods of tests: over the seeds of both contenders, of one, or of none."""
 
 
-@dataclass(frozen=True)
-class Difference:
-    """Entry of "differences" in results.json; `difference` is a's mean over runs minus b's.
-
-    `method` is one of the constants above, or `NOT_TESTED` and a reason; then only the difference
-    may have a value. `p` is missing if the metric is only shown (`metrics_to_test`); `p_holm` is p
-    after the correction for all tests of a report, by `decided`. `decided` means: it is at most
-    1 - level, and the interval excludes 0.
-    """
-
-    metric: str
-    a: str
-    b: str
-    subset: str
-    method: str
-    difference: float | None = None
-    interval: tuple[float, ...] = ()
-    p: float | None = None
-    p_holm: float | None = None
-    decided: bool = False
-    standard_error: float | None = None
-    degrees_of_freedom: float | None = None
-    improvement_probability: float | None = None
-    detectable_difference: float | None = None
-
-    @property
-    def measured(self) -> bool:
-        """True with an interval."""
-        return not self.method.startswith(NOT_TESTED)
-
-    @property
-    def hypothesis(self) -> NullHypothesis:
-        """The hypothesis that is tested."""
-        return NullHypothesis(self.a, self.b, self.metric, self.subset)
-
-    @property
-    def why_untested(self) -> str:
-        """The reason without an interval."""
-        return self.method.removeprefix(NOT_TESTED)
-
-    @property
-    def single_runs(self) -> tuple[str, ...]:
-        """Contenders that have a single run, if the difference has an interval."""
-        return {
-            TWO_RUNS: (self.a, self.b),
-            TWO_RUNS_JACKKNIFE: (self.a, self.b),
-            ONE_RUN_OF_A: (self.a,),
-            ONE_RUN_OF_B: (self.b,),
-        }.get(self.method, ())
+def hypothesis(record: Difference) -> NullHypothesis:
+    """Return the hypothesis that a difference tests."""
+    return NullHypothesis(record.a, record.b, record.metric, record.subset)
 
 
 def differences(
@@ -139,16 +94,16 @@ def decided(
     for tests, ps in zip(others.values(), of_others, strict=True):
         corrected |= dict(zip(tests, ps, strict=True))
     certain = {
-        record.hypothesis
+        hypothesis(record)
         for record in records
-        if corrected.get(record.hypothesis, 1.0) <= 1 - level
+        if corrected.get(hypothesis(record), 1.0) <= 1 - level
         and not record.interval[0] <= 0 <= record.interval[1]
     }
     return [
         replace(
             record,
-            p_holm=corrected.get(record.hypothesis),
-            decided=record.hypothesis in certain
+            p_holm=corrected.get(hypothesis(record)),
+            decided=hypothesis(record) in certain
             and NullHypothesis(record.a, record.b, primary) in certain,
         )
         for record in records

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from dialog.comparison.statistics.differences import Difference
 from dialog.report.formats.metrics import best_first
+from dialog.report.formats.results import Difference, Ranked
 
 
 def ranking(
     metric: str, values: Mapping[str, float], records: Sequence[Difference]
-) -> list[dict[str, Any]]:
+) -> tuple[Ranked, ...]:
     """Return name, mean and group letters of each contender, the best mean first; contenders that
     share a letter are not distinguished by a decided difference.
 
@@ -23,14 +22,14 @@ def ranking(
     names = best_first(metric, values)
     apart = {frozenset((record.a, record.b)) for record in records if record.decided}
     groups = undistinguished(names, apart)
-    return [
-        {
-            "name": name,
-            "mean": values[name],
-            "groups": "".join(letter(place) for place, group in enumerate(groups) if name in group),
-        }
+    return tuple(
+        Ranked(
+            name,
+            values[name],
+            "".join(letter(place) for place, group in enumerate(groups) if name in group),
+        )
         for name in names
-    ]
+    )
 
 
 def undistinguished(names: Sequence[str], apart: set[frozenset[str]]) -> list[tuple[str, ...]]:

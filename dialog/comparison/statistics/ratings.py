@@ -4,32 +4,42 @@ agreement of raters.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 from scipy.special import betaincinv
 
 from dialog.atomic import lock, write_json
 from dialog.comparison.statistics.interval import LEVEL
 from dialog.errors import UserError
-from dialog.escaping import json_copy, printable
+from dialog.escaping import printable
 from dialog.json_files import read_json
 from dialog.report.files import write_reports
+from dialog.report.formats.results import (
+    RESULTS,
+    VERSION,
+    Agreement,
+    RatedPair,
+    RaterCounts,
+    Ratings,
+    Results,
+    as_read,
+    read_results,
+    results_of_json,
+)
 from dialog.report.sections.ratings import CHOICES, rating_fingerprint
-from dialog.report.tables import model_names
 
-RESULTS = "results.json"
 FORMAT = 1
-RESULTS_VERSION = 6
-"""Version of results.json."""
 ALL = "all raters"
 """Name of the majority of several raters."""
+
+log = logging.getLogger("dialog")
 
 
 @dataclass(frozen=True)
@@ -43,23 +53,23 @@ class Rater:
     skipped: int = 0
 
 
-def rate(results: Mapping[str, Any], files: Sequence[Path]) -> dict[str, Any]:
-    """Return the content of "ratings" in results.json.
+def rate(results: Results, files: Sequence[Path]) -> Ratings:
+    """Return the ratings of files.
 
     Raises:
         UserError: a file is damaged, belongs to another comparison, or rates unknown pairs.
     """
     raters = _distinct([read_ratings(file, results) for file in files])
     voters = [*raters, majority(raters)] if len(raters) > 1 else raters
-    return {
-        "level": LEVEL,
-        "raters": [_rater_entry(rater) for rater in raters],
-        "pairs": [entry for voter in voters for entry in outcomes(voter, results)],
-        "agreement": [agreement(one, other) for one, other in combinations(raters, 2)],
-    }
+    return Ratings(
+        LEVEL,
+        tuple(map(_counts, raters)),
+        tuple(entry for voter in voters for entry in outcomes(voter, results)),
+        tuple(agreement(one, other) for one, other in combinations(raters, 2)),
+    )
 
 
-def add_ratings(folder: Path, files: Sequence[Path]) -> dict[str, Any]:
+def add_ratings(folder: Path, files: Sequence[Path]) -> Results:
     """Write the ratings into results.json and the reports of a comparison folder; return
     results.json.
 
@@ -67,36 +77,30 @@ def add_ratings(folder: Path, files: Sequence[Path]) -> dict[str, Any]:
         UserError: the folder has no results, or a file of ratings is invalid; nothing is written
             then.
     """
-    path = folder / RESULTS
-    if not path.is_file():
-        raise UserError(
-            f"{folder}: is not a finished comparison ({RESULTS} is missing); ratings need one"
-        )
+    results = read_results(folder)
     with lock(folder / ".report.lock", wait=True):
-        results = read_json(path, "models")
-        if results.get("version") != RESULTS_VERSION:
-            raise UserError(
-                f"{path}: has version {results.get('version', 'below 6')}, not {RESULTS_VERSION};"
-                f" run compare {folder} first"
-            )
-        results["ratings"] = json_copy(rate(results, files))
+        results = read_results(folder)
+        results = as_read(replace(results, ratings=rate(results, files)))
         write_reports(results, folder)
-        write_json(path, results)
+        write_json(folder / RESULTS, results)
     return results
 
 
-def kept_ratings(path: Path, results: Mapping[str, Any]) -> dict[str, Any]:
+def kept_ratings(path: Path, results: Results) -> Ratings:
     """Return the ratings of an earlier results.json if they rate the same pairs; nothing from a
-    damaged file.
+    damaged file, or one of another version.
     """
     with suppress(UserError):
-        earlier = read_json(path, "rating", "ratings")
+        content = read_json(path)
+        if content.get("version") != VERSION and content.get("ratings"):
+            log.warning("%s: has ratings of another version; add them again with --ratings", path)
+        earlier = results_of_json(content, path)
         if rating_fingerprint(earlier) == rating_fingerprint(results):
-            return dict(earlier["ratings"])
-    return {}
+            return earlier.ratings
+    return Ratings()
 
 
-def read_ratings(file: Path, results: Mapping[str, Any]) -> Rater:
+def read_ratings(file: Path, results: Results) -> Rater:
     """Read the file that a rater has downloaded from report.html.
 
     Raises:
@@ -108,7 +112,7 @@ def read_ratings(file: Path, results: Mapping[str, Any]) -> Rater:
             f"{file}: format {content['format']!r} of ratings is unsupported; this version reads"
             f" {FORMAT}"
         )
-    expected = rating_fingerprint(results) if results.get("rating") else ""
+    expected = rating_fingerprint(results)
     if not expected:
         raise UserError(
             f"{file}: the comparison has no pairs for rating; run compare again to write them"
@@ -118,7 +122,7 @@ def read_ratings(file: Path, results: Mapping[str, Any]) -> Rater:
             f"{file}: rates another comparison or an earlier version of it; rate with its present"
             " report.html"
         )
-    pairs = {printable(pair["id"]) for pair in results["rating"]}  # as the page shows them
+    pairs = {printable(pair.id) for pair in results.rating}  # as the page shows them
     choices: dict[str, str] = {}
     for number, (pair, choice) in enumerate(_entries(file, content["ratings"]), start=1):
         if not isinstance(pair, str) or pair not in pairs:
@@ -160,24 +164,19 @@ def majority(raters: Sequence[Rater]) -> Rater:
     )
 
 
-def outcomes(rater: Rater, results: Mapping[str, Any]) -> list[dict[str, Any]]:
+def outcomes(rater: Rater, results: Results) -> list[RatedPair]:
     """Return wins, ties, share of wins with its interval, and p of the sign test, for each pair of
     contenders.
     """
-    names = model_names(results)
+    names = results.names
     counts: dict[tuple[int, int], Counter[int | None]] = {}
-    for pair in results["rating"]:
-        if choice := rater.choices.get(printable(pair["id"])):
-            left, right = pair["models"]
+    for pair in results.rating:
+        if choice := rater.choices.get(printable(pair.id)):
+            left, right = pair.models
             winner = {"left": left, "right": right, "tie": None}[choice]
             counts.setdefault((min(left, right), max(left, right)), Counter())[winner] += 1
     return [
-        {
-            "a": names[a],
-            "b": names[b],
-            "rater": rater.name,
-            **_outcome(count[a], count[b], count[None]),
-        }
+        _outcome((names[a], names[b]), rater.name, (count[a], count[b], count[None]))
         for (a, b), count in sorted(counts.items())
     ]
 
@@ -203,7 +202,7 @@ def sign_test(wins: int, losses: int) -> float:
     return min(1.0, tail / 2.0 ** (trials - 1))
 
 
-def agreement(one: Rater, other: Rater) -> dict[str, Any]:
+def agreement(one: Rater, other: Rater) -> Agreement:
     """Return the share of pairs on which two raters agree, and Cohen's kappa (1960) of left, right
     and tie.
 
@@ -211,16 +210,14 @@ def agreement(one: Rater, other: Rater) -> dict[str, Any]:
     choices; None without common pairs, or if both always made the same choice.
     """
     common = [pair for pair in one.choices if pair in other.choices]
-    entry = {"raters": [one.name, other.name], "items": len(common), "raw": None, "kappa": None}
+    raters = (one.name, other.name)
     if not common:
-        return entry
+        return Agreement(raters, 0, None, None)
     raw = sum(one.choices[pair] == other.choices[pair] for pair in common) / len(common)
     first, second = (Counter(rater.choices[pair] for pair in common) for rater in (one, other))
     expected = sum(first[choice] * second[choice] for choice in CHOICES) / len(common) ** 2
-    return entry | {
-        "raw": raw,
-        "kappa": (raw - expected) / (1 - expected) if expected < 1 else None,
-    }
+    kappa = (raw - expected) / (1 - expected) if expected < 1 else None
+    return Agreement(raters, len(common), raw, kappa)
 
 
 def _entries(file: Path, ratings: object) -> Iterator[tuple[object, object]]:
@@ -233,25 +230,20 @@ def _entries(file: Path, ratings: object) -> Iterator[tuple[object, object]]:
         yield rating.get("id"), rating.get("choice")
 
 
-def _outcome(wins: int, losses: int, ties: int) -> dict[str, Any]:
+def _outcome(pair: tuple[str, str], rater: str, counts: tuple[int, int, int]) -> RatedPair:
+    (wins, losses, ties) = counts
     decided = wins + losses
-    return {
-        "wins_a": wins,
-        "wins_b": losses,
-        "ties": ties,
-        "share": wins / decided if decided else None,
-        "interval": list(exact_interval(wins, decided)),
-        "p": sign_test(wins, losses),
-    }
+    return RatedPair(
+        *(*pair, rater, wins, losses, ties),
+        share=wins / decided if decided else None,
+        interval=exact_interval(wins, decided),
+        p=sign_test(wins, losses),
+    )
 
 
-def _rater_entry(rater: Rater) -> dict[str, Any]:
+def _counts(rater: Rater) -> RaterCounts:
     counts = Counter(rater.choices.values())
-    return {
-        "rater": rater.name,
-        "skipped": rater.skipped,
-        **{choice: counts[choice] for choice in CHOICES[:3]},
-    }
+    return RaterCounts(rater.name, rater.skipped, counts["left"], counts["right"], counts["tie"])
 
 
 def _distinct(raters: Sequence[Rater]) -> list[Rater]:

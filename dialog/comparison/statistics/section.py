@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dialog.comparison.decisions.looks import Look, Seeds, spend
 from dialog.comparison.decisions.primary import metrics_to_test
-from dialog.comparison.statistics.differences import bounded, decided, differences
+from dialog.comparison.statistics.differences import bounded, decided, differences, hypothesis
 from dialog.comparison.statistics.interval import LEVEL
 from dialog.comparison.statistics.measured import Counts, RunMetric, Sums
 from dialog.comparison.statistics.ranking import ranking
@@ -19,6 +19,12 @@ from dialog.comparison.statistics.subset import SystemRuns
 from dialog.comparison.statistics.verdict import Circumstances, EvaluationSet, listed, verdict
 from dialog.errors import UserError
 from dialog.report.formats.metrics import metric_display, sort_metrics
+from dialog.report.formats.results import (
+    Difference,
+    LookEntry,
+    Ranked,
+    StatisticsSettings,
+)
 from dialog.report.tables import WHOLE_TEST_SET
 
 if TYPE_CHECKING:
@@ -26,6 +32,18 @@ if TYPE_CHECKING:
 
 
 RESAMPLES = 10_000
+
+
+@dataclass(frozen=True)
+class StatisticalResults:
+    """Fields of results.json that follow from the statistics of all runs."""
+
+    primary: str
+    looks: tuple[LookEntry, ...]
+    verdict: str
+    ranking: Mapping[str, tuple[Ranked, ...]]
+    differences: tuple[Difference, ...]
+    statistics: StatisticsSettings
 
 
 @dataclass(frozen=True)
@@ -53,9 +71,8 @@ def statistics_section(
     files: Collection[str] = (),
     missing: Collection[str] = (),
     resamples: int = RESAMPLES,
-) -> dict[str, Any]:
-    """Return "primary", "looks", "verdict", "ranking", "differences" and "statistics" of
-    results.json.
+) -> StatisticalResults:
+    """Return differences, ranking, looks and verdict.
 
     A subset that has all dialogues has the differences of all.
 
@@ -98,7 +115,7 @@ def statistics_section(
     parts = {subset: examples for subset, examples in masks.items() if subset not in whole}
     records = differences(systems, better, parts, tested=tested, level=LEVEL, resamples=resamples)
     p_values = {
-        record.hypothesis: record.p
+        hypothesis(record): record.p
         for record in records
         if record.p is not None and not {record.a, record.b} & {*missing}
     }
@@ -128,19 +145,16 @@ def statistics_section(
     )
     text = verdict(records, rankings, better, plan.primary, about)
     records += [replace(record, subset=subset) for subset in whole for record in records]
-    return {
-        "primary": plan.primary,
-        "looks": [look.to_json() for look in spent.looks],
-        "verdict": "\n".join([text, *(WHOLE_TEST_SET[subset] for subset in whole)]),
-        "ranking": rankings,
-        "differences": [asdict(record) for record in records],
-        "statistics": {
-            "level": LEVEL,
-            "resamples": resamples,
-            "looks": plan.looks,
-            "seeds": {system.name: len(system.runs) for system in systems},
-        },
-    }
+    return StatisticalResults(
+        plan.primary,
+        tuple(look.entry for look in spent.looks),
+        "\n".join([text, *(WHOLE_TEST_SET[subset] for subset in whole)]),
+        rankings,
+        tuple(records),
+        StatisticsSettings(
+            LEVEL, resamples, plan.looks, {system.name: len(system.runs) for system in systems}
+        ),
+    )
 
 
 def means_of(

@@ -6,14 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from dialog.comparison.statistics.differences import (
-    TWO_RUNS,
-    TWO_RUNS_JACKKNIFE,
-    Difference,
-)
+from dialog.comparison.statistics.differences import TWO_RUNS, TWO_RUNS_JACKKNIFE
 from dialog.report.formats.metrics import Better, better_of, metric_display
+from dialog.report.formats.results import Difference, Ranked
 from dialog.report.tables import interval_text, p_text, signed
 
 UNIT = {"bits_per_byte": "bits per byte"}
@@ -95,7 +91,7 @@ class Circumstances:
 
 def verdict(
     records: Sequence[Difference],
-    rankings: Mapping[str, Sequence[Mapping[str, Any]]],
+    rankings: Mapping[str, Sequence[Ranked]],
     better: Mapping[str, Better],
     primary: str,
     about: Circumstances,
@@ -126,12 +122,12 @@ def verdict(
     return "\n".join(filter(None, [*lines, *_notes(records, primary, about)]))
 
 
-def _pair(record: Difference, ranking: Sequence[Mapping[str, Any]], about: Circumstances) -> str:
+def _pair(record: Difference, ranking: Sequence[Ranked], about: Circumstances) -> str:
     """Return "On the test split (...), a (3 seeds) has 1.329 bits per byte and b 1.424, a
     difference of ...".
     """
     display = metric_display(record.metric)
-    means = {entry["name"]: display.format(entry["mean"]) for entry in ranking}
+    means = {entry.name: display.format(entry.mean) for entry in ranking}
     unit = UNIT.get(record.metric)
     what = unit or f"in {lowered(display.label)}"
     a = f"{record.a}{_seeds(about.runs[record.a])}"
@@ -227,17 +223,17 @@ def _untested(whole: Sequence[Difference]) -> Iterator[str]:
 
 def _order(
     records: Sequence[Difference],
-    ranking: Sequence[Mapping[str, Any]],
+    ranking: Sequence[Ranked],
     primary: str,
     about: Circumstances,
 ) -> Iterator[str]:
     """Yield the contenders by the primary metric, with the letters of their groups."""
     display = metric_display(primary)
-    numbers = {about.runs[entry["name"]] for entry in ranking}
+    numbers = {about.runs[entry.name] for entry in ranking}
     same = f" over {numbers.pop()} seeds" if len(numbers) == 1 and max(numbers) > 1 else ""
     entries = [
-        f"{entry['name']}{'' if same else _seeds(about.runs[entry['name']])}"
-        f" {display.format(entry['mean'])} ({entry['groups']})"
+        f"{entry.name}{'' if same else _seeds(about.runs[entry.name])}"
+        f" {display.format(entry.mean)} ({entry.groups})"
         for entry in ranking
     ]
     tests = listed([*dict.fromkeys(name_of_test(record.method) for record in records)])

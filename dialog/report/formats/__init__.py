@@ -1,4 +1,4 @@
-"""Text of the numbers and metrics of a report.
+"""The fields of results.json, and the text of numbers and metrics in a report.
 
-Read first: `numbers.py`.
+Read first: `results.py`.
 """

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import fmean
-from typing import Any
 
 from dialog.report.drawing.attention.statistics import GROUPS, SUMMARIES
 from dialog.report.drawing.charts import Spread, changes_svg
 from dialog.report.formats.numbers import decimals
+from dialog.report.formats.results import AttentionStatistics, Results
 from dialog.report.tables import (
     NONE,
     ReportCell,
     ReportSection,
-    Results,
     Row,
     RowGroup,
     figure_of,
     has_several_seeds,
     mean_and_deviation,
-    model_names,
     spread_text,
     table_of_groups,
     text_row,
@@ -27,16 +25,14 @@ from dialog.report.tables import (
 
 MEAN = "mean"
 UNIFORM = "uniform"
-Run = Mapping[str, Any]
-"""Statistics of one run: the model, the seed and the rows."""
 
 
 def attention_statistics(results: Results) -> ReportSection:
     """Return the statistics of all contenders, by group: a drawing and a table with mean and spread
     over seeds.
     """
-    runs = results["attention"].get("statistics", ())
-    names = model_names(results)
+    runs = results.attention.statistics
+    names = results.names
     drawings = []
     groups = []
     for title, group in GROUPS.items():
@@ -82,7 +78,7 @@ def attention_statistics(results: Results) -> ReportSection:
     return ReportSection("Attention statistics", tables, figure_of(drawings, dots, small=True))
 
 
-def _row(label: str, runs: Sequence[Run], names: Sequence[str], name: str) -> Row:
+def _row(label: str, runs: Sequence[AttentionStatistics], names: Sequence[str], name: str) -> Row:
     cells = [
         _text(_values(runs, model, name, MEAN), _head_values(runs, model, name)) for model in names
     ]
@@ -102,16 +98,16 @@ def _text(values: Sequence[float], heads: Sequence[float]) -> str:
     return f"{text} ({number(min(heads))} to {number(max(heads))})" if len({*heads}) > 1 else text
 
 
-def _values(runs: Sequence[Run], model: str, name: str, module: str) -> list[float]:
+def _values(runs: Sequence[AttentionStatistics], model: str, name: str, module: str) -> list[float]:
     """Return the values of a summary row of each run of a model that has it."""
-    of_model = [run for run in runs if run["model"] == model]
-    rows = [row for run in of_model for row in run["rows"]]
+    of_model = [run for run in runs if run.model == model]
+    rows = [row for run in of_model for row in run.rows]
     values = [row.get(name) for row in rows if row["module"] == module]
     return [value for value in values if value is not None]
 
 
-def _head_values(runs: Sequence[Run], model: str, name: str) -> list[float]:
+def _head_values(runs: Sequence[AttentionStatistics], model: str, name: str) -> list[float]:
     """Return the values of the single heads of the first run of a model."""
-    rows = next((run["rows"] for run in runs if run["model"] == model), ())
+    rows = next((run.rows for run in runs if run.model == model), ())
     values = [row.get(name) for row in rows if row["module"] not in SUMMARIES]
     return [value for value in values if value is not None]

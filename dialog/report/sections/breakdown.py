@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from dialog.report.drawing.charts import Spread, categories_svg, reliability_svg
 from dialog.report.formats.metrics import metric_display
 from dialog.report.formats.numbers import count, percent
+from dialog.report.formats.results import Breakdown, Bucket, Results
 from dialog.report.sections.cost import state_rows
 from dialog.report.tables import (
     NONE,
     ReportCell,
     ReportSection,
     ReportTable,
-    Results,
     RowGroup,
     figure_of,
     has_several_seeds,
-    model_names,
     optional,
     table_of_contenders,
     table_of_groups,
@@ -39,17 +37,15 @@ def breakdown(results: Results) -> ReportSection:
     """Return bits per byte and F1 by context length, response length, rarest word and
     dialogue act; for tasks with known answers first their accuracy by context length.
     """
-    names = model_names(results)
-    filled = [part for part in results["breakdown"] if part["buckets"]]
+    names = results.names
+    filled = [part for part in results.breakdown if part.buckets]
     measured = [part for part in filled if _is_measured([part], names, "bits_per_byte")]
-    drawings = [_chart(part, names) for part in measured if len(part["buckets"]) > 1]
+    drawings = [_chart(part, names) for part in measured if len(part.buckets) > 1]
     caption = "Bits per byte of the references; lower is better."
-    by_length = [part for part in filled if part["by"] == "context words"]
-    has_answers = any(
-        "answer_accuracy" in model["summary"].get("all", {}) for model in results["models"]
-    )
+    by_length = [part for part in filled if part.by == "context words"]
+    has_answers = any("answer_accuracy" in model.means() for model in results.models)
     if has_answers and by_length:
-        trained = [part["buckets"][0]["label"] for part in filled if part["by"] == TRAINING_LENGTH]
+        trained = [part.buckets[0].label for part in filled if part.by == TRAINING_LENGTH]
         drawings = [_answers_chart(by_length[0], names, trained), *drawings]
         caption = (
             f"First: answer accuracy by the length of the context{BARS}. Others: bits per byte of"
@@ -66,11 +62,9 @@ def breakdown(results: Results) -> ReportSection:
 
 def calibration(results: Results) -> ReportSection:
     """Return the calibration error of each contender, and accuracy against confidence."""
-    entries = {
-        index: results["calibration"].get(name) for index, name in enumerate(model_names(results))
-    }
+    entries = {index: results.calibration.get(name) for index, name in enumerate(results.names)}
     points = {
-        index: [(part["confidence"], part["accuracy"]) for part in entry["bins"] if part["tokens"]]
+        index: [(part.confidence, part.accuracy) for part in entry.bins]
         for index, entry in entries.items()
         if entry
     }
@@ -78,7 +72,7 @@ def calibration(results: Results) -> ReportSection:
         return ReportSection("Calibration")
     errors = text_row(
         "Calibration error ↓",
-        *(optional(entry and entry["error"], percent) for entry in entries.values()),
+        *(optional(entry.error if entry else None, percent) for entry in entries.values()),
     )
     caption = (
         "Expected calibration error: mean distance between the probability of the most probable"
@@ -92,17 +86,17 @@ def calibration(results: Results) -> ReportSection:
 
 
 def _answers_tables(
-    parts: Sequence[Mapping[str, Any]], results: Results, over: str
+    parts: Sequence[Breakdown], results: Results, over: str
 ) -> tuple[ReportTable, ...]:
     """Return answer accuracy by the length of the context, with each contender's bytes of state."""
-    chosen = [part for part in parts if part["by"] in LENGTHS]
-    rows = (text_row(label, *sizes, NONE) for label, sizes in state_rows(results["models"]))
+    chosen = [part for part in parts if part.by in LENGTHS]
+    rows = (text_row(label, *sizes, NONE) for label, sizes in state_rows(results.models))
     states = RowGroup("Memory", tuple(rows))
-    return _table(chosen, model_names(results), "answer_accuracy", over, further=(states,))
+    return _table(chosen, results.names, "answer_accuracy", over, further=(states,))
 
 
 def _table(
-    parts: Sequence[Mapping[str, Any]],
+    parts: Sequence[Breakdown],
     names: Sequence[str],
     metric: str,
     over: str,
@@ -113,7 +107,7 @@ def _table(
     if not _is_measured(parts, names, metric):
         return ()
     groups = [
-        RowGroup(_title(part).capitalize(), tuple(_row(b, names, metric) for b in part["buckets"]))
+        RowGroup(_title(part).capitalize(), tuple(_row(b, names, metric) for b in part.buckets))
         for part in parts
     ]
     groups += further
@@ -122,53 +116,51 @@ def _table(
     return table_of_groups(("", *names, "Examples"), groups, **options)
 
 
-def _row(bucket: Mapping[str, Any], names: Sequence[str], metric: str) -> tuple[ReportCell, ...]:
+def _row(bucket: Bucket, names: Sequence[str], metric: str) -> tuple[ReportCell, ...]:
     values = (
         optional(_value(bucket, name, metric), metric_display(metric).format) for name in names
     )
-    examples = count(bucket["examples"]) if bucket["examples"] is not None else NONE
-    return text_row(str(bucket["label"]), *values, examples)
+    return text_row(bucket.label, *values, count(bucket.examples))
 
 
-def _chart(part: Mapping[str, Any], names: Sequence[str]) -> str:
+def _chart(part: Breakdown, names: Sequence[str]) -> str:
     values = {
-        index: [_value(bucket, name) for bucket in part["buckets"]]
-        for index, name in enumerate(names)
+        index: [_value(bucket, name) for bucket in part.buckets] for index, name in enumerate(names)
     }
     series = {
         index: [None if value is None else Spread(value) for value in line]
         for index, line in values.items()
         if set(line) != {None}
     }
-    labels = [str(bucket["label"]) for bucket in part["buckets"]]
+    labels = [bucket.label for bucket in part.buckets]
     return categories_svg(
-        labels, series, x=_title(part), y="bits per byte", ordered=part["by"] != "act"
+        labels, series, x=_title(part), y="bits per byte", ordered=part.by != "act"
     )
 
 
-def _answers_chart(part: Mapping[str, Any], names: Sequence[str], trained: Sequence[str]) -> str:
+def _answers_chart(part: Breakdown, names: Sequence[str], trained: Sequence[str]) -> str:
     series = {
-        index: [Spread(100 * each["mean"], each["std"] and 100 * each["std"]) for each in line]
+        index: [Spread(100 * each.mean, each.std and 100 * each.std) for each in line]
         for index, name in enumerate(names)
-        if all(line := [bucket["exact"].get(name) for bucket in part["buckets"]])
+        if len(line := list(filter(None, (bucket.exact.get(name) for bucket in part.buckets))))
+        == len(part.buckets)
     }
-    labels = [str(bucket["label"]) for bucket in part["buckets"]]
+    labels = [bucket.label for bucket in part.buckets]
     title = "; ".join([_title(part), *trained])
     return categories_svg(labels, series, x=title, y="answer accuracy, %")
 
 
-def _is_measured(parts: Sequence[Mapping[str, Any]], names: Sequence[str], metric: str) -> bool:
-    buckets = [bucket for part in parts for bucket in part["buckets"]]
+def _is_measured(parts: Sequence[Breakdown], names: Sequence[str], metric: str) -> bool:
+    buckets = [bucket for part in parts for bucket in part.buckets]
     return any(_value(bucket, name, metric) is not None for bucket in buckets for name in names)
 
 
-def _title(part: Mapping[str, Any]) -> str:
-    return TITLES.get(part["by"], str(part["by"]))
+def _title(part: Breakdown) -> str:
+    return TITLES.get(part.by, part.by)
 
 
-def _value(bucket: Mapping[str, Any], name: str, metric: str = "bits_per_byte") -> float | None:
+def _value(bucket: Bucket, name: str, metric: str = "bits_per_byte") -> float | None:
     if metric == "answer_accuracy":
-        exact = bucket["exact"].get(name)
-        return exact and float(exact["mean"])
-    values: Mapping[str, float | None] = bucket["values" if metric == "bits_per_byte" else metric]
-    return values.get(name)
+        exact = bucket.exact.get(name)
+        return exact.mean if exact else None
+    return (bucket.values if metric == "bits_per_byte" else bucket.f1).get(name)

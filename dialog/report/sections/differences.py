@@ -4,22 +4,21 @@ contender if decided.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
 
 from dialog.report.formats.metrics import best_first, better_of, metric_display
 from dialog.report.formats.numbers import percent
+from dialog.report.formats.results import Difference, Results
 from dialog.report.tables import (
     NONE,
     ReportCell,
     ReportSection,
     ReportTable,
-    Results,
     Row,
     RowGroup,
     interval_text,
     metric_label,
-    model_names,
     optional,
     p_text,
     signed,
@@ -27,9 +26,6 @@ from dialog.report.tables import (
     table_of_groups,
     text_row,
 )
-
-Difference = Mapping[str, Any]
-"""Entry of "differences" in results.json."""
 
 PROBABILITY = "Prob. of improvement"
 MOST_ROWS = 500
@@ -52,9 +48,7 @@ UNTESTED = (
 def differences_of(results: Results, subset: str, metric: str) -> list[Difference]:
     """Return the differences of all pairs in one metric on one subset."""
     return [
-        entry
-        for entry in results["differences"]
-        if (entry["subset"], entry["metric"]) == (subset, metric)
+        entry for entry in results.differences if (entry.subset, entry.metric) == (subset, metric)
     ]
 
 
@@ -62,10 +56,9 @@ def winner(differences: Sequence[Difference], names: Sequence[str]) -> str | Non
     """Return the contender that is better than every other one by a decided difference."""
     beaten: dict[str, set[str]] = {name: set() for name in names}
     for entry in differences:
-        pair = (entry["a"], entry["b"])
-        best = better_of(pair, entry["difference"], metric_display(entry["metric"]).better)
-        if entry["decided"] and best is not None:
-            beaten.setdefault(best, set()).update(set(pair) - {best})
+        best = better_of(entry.pair, entry.difference, metric_display(entry.metric).better)
+        if entry.decided and best is not None:
+            beaten.setdefault(best, set()).update({*entry.pair} - {best})
     others = len(names) - 1
     return next((name for name in names if others and len(beaten[name]) == others), None)
 
@@ -79,13 +72,13 @@ def difference_cells(entry: Difference | None) -> Row:
     """Return difference, interval, adjusted p, and probability of improvement."""
     if entry is None:
         return (ReportCell(NONE),) * 4
-    to_text = metric_display(entry["metric"]).format
-    mark: Literal["", "decided"] = "decided" if entry["decided"] else ""
+    to_text = metric_display(entry.metric).format
+    mark: Literal["", "decided"] = "decided" if entry.decided else ""
     return (
-        ReportCell(optional(entry["difference"], lambda value: signed(value, to_text)), mark),
-        ReportCell(interval_text(entry["interval"], to_text), mark),
-        ReportCell(p_text(entry["p_holm"])),
-        ReportCell(optional(entry["improvement_probability"], percent)),
+        ReportCell(optional(entry.difference, lambda value: signed(value, to_text)), mark),
+        ReportCell(interval_text(entry.interval, to_text), mark),
+        ReportCell(p_text(entry.p_holm)),
+        ReportCell(optional(entry.improvement_probability, percent)),
     )
 
 
@@ -113,7 +106,7 @@ def matrix(results: Results, metrics: Sequence[str], caption: str) -> tuple[Repo
             ),
         )
         for subset, title in subsets_of(results).items()
-        if any(entry["interval"] for entry in differences_of(results, subset, metric))
+        if any(entry.interval for entry in differences_of(results, subset, metric))
     )
     note = (
         f"{metric_label(metric)}, row minus column, the best contender first:"
@@ -126,13 +119,8 @@ def matrix(results: Results, metrics: Sequence[str], caption: str) -> tuple[Repo
 
 def ranked_names(results: Results, metric: str) -> list[str]:
     """Return the contenders that have a value of a metric on all dialogues, the best first."""
-    means = {
-        str(model["name"]): model["summary"].get("all", {}).get(metric)
-        for model in results["models"]
-    }
-    values = {
-        name: entry["mean"] for name, entry in means.items() if entry and entry["mean"] is not None
-    }
+    means = {model.name: model.means().get(metric) for model in results.models}
+    values = {name: entry.mean for name, entry in means.items() if entry}
     return best_first(metric, values)
 
 
@@ -143,7 +131,7 @@ def pairwise(results: Results, metrics: Sequence[str], caption: str) -> tuple[Re
     shown = fitting_metrics(results, metrics)
 
     def row(entry: Difference) -> Row:
-        label = metric_label(entry["metric"])
+        label = metric_label(entry.metric)
         return (*text_row(label, _pair(entry)), *difference_cells(entry))
 
     groups = _groups_of_tests(results, shown, row)
@@ -169,7 +157,7 @@ def fitting_metrics(results: Results, metrics: Sequence[str]) -> list[str]:
     """Return the first metrics, at least one, of which all pairs and subsets fit into `MOST_ROWS`
     rows.
     """
-    pairs = {(entry["a"], entry["b"], entry["subset"]) for entry in results["differences"]}
+    pairs = {(entry.a, entry.b, entry.subset) for entry in results.differences}
     return [*metrics[: max(1, MOST_ROWS // max(1, len(pairs)))]]
 
 
@@ -190,8 +178,8 @@ def without_probabilities(tables: tuple[ReportTable, ...]) -> tuple[ReportTable,
 
 def statistics(results: Results) -> ReportSection:
     """Return how each difference was tested, and how much a comparison of this size can detect."""
-    several = len(model_names(results)) > 2
-    metrics = [*dict.fromkeys(entry["metric"] for entry in results["differences"])]
+    several = len(results.names) > 2
+    metrics = [*dict.fromkeys(entry.metric for entry in results.differences)]
     shown = fitting_metrics(results, metrics)
     groups = _groups_of_tests(results, shown, lambda entry: _power_row(entry, several))
     columns = ("p", "Standard error", "Degrees of freedom", "Detectable difference", "Method")
@@ -209,25 +197,23 @@ def pair_note(results: Results, metrics: Sequence[str]) -> str:
     computed.
     """
     tested = [
-        entry
-        for entry in results["differences"]
-        if entry["p"] is not None and entry["metric"] in metrics
+        entry for entry in results.differences if entry.p is not None and entry.metric in metrics
     ]
-    methods = " or ".join(dict.fromkeys(entry["method"] for entry in tested))
+    methods = " or ".join(dict.fromkeys(entry.method for entry in tested))
     probability = (
         "; probability of improvement: share of pairs of seeds in which the first is better"
-        if any(entry["improvement_probability"] is not None for entry in tested)
+        if any(entry.improvement_probability is not None for entry in tested)
         else ""
     )
-    pair = next(iter(results["differences"]))
-    names = model_names(results)
+    pair = next(iter(results.differences))
+    names = results.names
     subtraction = (
         f"{_pair(pair)}" if len(names) == 2 else "first minus second contender of the pair"
     )
     return (
         f"Difference: {subtraction}; interval and p: {methods or 'not tested'}; {ADJUSTED} is"
         " corrected for all tests of the report, the primary metric"
-        f" ({metric_display(results['primary']).label}) first; metrics without a better direction,"
+        f" ({metric_display(results.primary).label}) first; metrics without a better direction,"
         " or that measure the same as another, are not tested, and on subsets the primary metric"
         f" only{probability}. {DECIDED_NOTE}{untested_note(results, metrics)}"
     )
@@ -237,28 +223,25 @@ def untested_note(results: Results, metrics: Sequence[str]) -> str:
     """Return a sentence on the metrics that have no test, with a space before it; empty if all have
     one.
     """
-    tested = {entry["metric"] for entry in results["differences"]}
+    tested = {entry.metric for entry in results.differences}
     labels = ", ".join(metric_display(metric).label for metric in metrics if metric not in tested)
     return f" {UNTESTED}: {labels}." if labels and tested else ""
 
 
 def unit_note(results: Results) -> str:
     """Return a warning if each response counts as a dialogue, with a space before it."""
-    if results["dialogues"] < results["examples"] or any(
-        model["kind"] != "responses" for model in results["models"]
-    ):
+    if results.dialogues < results.examples or any(model.trained for model in results.models):
         return ""
     return " Without dialogue ids, each response counts as a dialogue of its own."
 
 
 def _matrix_row(results: Results, subset: str, metric: str, names: Sequence[str], row: int) -> Row:
     """Return the intervals of one contender minus each worse one; blank below the diagonal."""
-    intervals = {}
+    intervals: dict[tuple[str, str], tuple[Sequence[float], bool]] = {}
     for entry in differences_of(results, subset, metric):
-        low, high = entry["interval"] or (None, None)
-        turned = (None, None) if low is None or high is None else (-high, -low)
-        intervals[entry["a"], entry["b"]] = ((low, high), entry["decided"])
-        intervals[entry["b"], entry["a"]] = (turned, entry["decided"])
+        turned = [-limit for limit in reversed(entry.interval)]
+        intervals[entry.a, entry.b] = (entry.interval, entry.decided)
+        intervals[entry.b, entry.a] = (turned, entry.decided)
     cells = [ReportCell("")] * row
     for other in names[row + 1 :]:
         interval, decided = intervals.get((names[row], other), ((), False))
@@ -277,23 +260,23 @@ def _label_of_pairs(label: str, shown: Sequence[str], metrics: Sequence[str]) ->
 
 
 def _power_row(entry: Difference, several: bool) -> Row:
-    to_text = metric_display(entry["metric"]).format
-    error = entry["standard_error"]
-    detectable = entry["detectable_difference"]
+    to_text = metric_display(entry.metric).format
+    error = entry.standard_error
+    detectable = entry.detectable_difference
     texts = (
-        p_text(entry["p"]),
+        p_text(entry.p),
         optional(error, to_text).replace(" %", " pp"),
-        optional(entry["degrees_of_freedom"], lambda value: f"{value:.1f}"),
+        optional(entry.degrees_of_freedom, lambda value: f"{value:.1f}"),
         optional(detectable, to_text).replace(" %", " pp"),
-        entry["method"],
+        entry.method,
     )
     pair = (_pair(entry),) if several else ()
-    return text_row(metric_display(entry["metric"]).label, *pair, *texts)
+    return text_row(metric_display(entry.metric).label, *pair, *texts)
 
 
 def _pair(entry: Difference) -> str:
-    return f"{entry['a']} − {entry['b']}"
+    return f"{entry.a} − {entry.b}"
 
 
 def _percent_level(results: Results) -> str:
-    return f"{100 * float(results['statistics']['level']):g} %"
+    return f"{100 * results.statistics.level:g} %"

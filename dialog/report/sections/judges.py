@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from dialog.escaping import one_line
 from dialog.report.formats.numbers import percent
+from dialog.report.formats.results import JudgedPair, Results
 from dialog.report.tables import (
     NONE,
     ReportSection,
-    Results,
     Row,
     RowGroup,
     optional,
@@ -27,14 +26,13 @@ def judges(results: Results) -> ReportSection:
     """Return the preference share, consistency and position bias of each judge by pair of
     contenders.
     """
-    entries = results["judges"]
+    entries = results.judges
     head = (
         *("", "Preferred the first", "Preferred the second", "Ties", "Preference"),
         *("95 % interval", "Consistent", "Chose the one shown first"),
     )
     groups = [
-        RowGroup(one_line(entry["command"])[:100], tuple(map(_pair, entry["pairs"])))
-        for entry in entries
+        RowGroup(one_line(entry.command)[:100], tuple(map(_pair, entry.pairs))) for entry in entries
     ]
     caption = (
         "Preference: share of pairs of responses in which the judge prefers the first contender,"
@@ -43,12 +41,12 @@ def judges(results: Results) -> ReportSection:
         " as do equal responses, which the judge does not see. A judge without a bias for a"
         " position chooses the one shown first in 50 % of its decided answers."
     )
-    pairs = [pair for entry in entries for pair in entry["pairs"]]
+    pairs = [pair for entry in entries for pair in entry.pairs]
     notes = [
-        f"The judge contradicts itself in {percent(1 - pair['consistency'])} of the pairs of"
-        f" {pair['a']} and {pair['b']}; its preference says little."
+        f"The judge contradicts itself in {percent(1 - pair.consistency)} of the pairs of"
+        f" {pair.a} and {pair.b}; its preference says little."
         for pair in pairs
-        if pair["consistency"] is not None and pair["consistency"] < CONTRADICTING
+        if pair.consistency is not None and pair.consistency < CONTRADICTING
     ]
     return ReportSection(TITLE, table_of_groups(head, groups, caption=caption), notes=tuple(notes))
 
@@ -58,13 +56,13 @@ def share_interval(limits: Sequence[float] | None) -> str:
     return NONE if limits is None else f"[{100 * limits[0]:.1f}, {100 * limits[1]:.1f}] %"
 
 
-def _pair(entry: Mapping[str, Any]) -> Row:
-    ties = entry["items"] - entry["chosen_a"] - entry["chosen_b"]
+def _pair(entry: JudgedPair) -> Row:
+    ties = entry.items - entry.chosen_a - entry.chosen_b
     return text_row(
-        f"{entry['a']} − {entry['b']}",
-        *(str(number) for number in (entry["chosen_a"], entry["chosen_b"], ties)),
-        percent(entry["share"]),
-        share_interval(entry["interval"]),
-        optional(entry["consistency"], percent),
-        optional(entry["first"], percent),
+        f"{entry.a} − {entry.b}",
+        *map(str, (entry.chosen_a, entry.chosen_b, ties)),
+        percent(entry.share),
+        share_interval(entry.interval),
+        optional(entry.consistency, percent),
+        optional(entry.first, percent),
     )

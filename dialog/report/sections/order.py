@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dialog.report.formats.results import Results
 from dialog.report.sections.attention import attention_statistics
 from dialog.report.sections.breakdown import breakdown, calibration
 from dialog.report.sections.context_use import context_use
@@ -13,7 +14,7 @@ from dialog.report.sections.parity import parity
 from dialog.report.sections.ranking import ranking
 from dialog.report.sections.ratings import ratings
 from dialog.report.sections.scores import generation, likelihood
-from dialog.report.tables import ReportSection, Results
+from dialog.report.tables import ReportSection
 
 MAIN = (
     ranking,

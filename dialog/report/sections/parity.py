@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from dialog.report.formats.numbers import count, general, magnitude
+from dialog.report.formats.results import ParitySetting, Results
 from dialog.report.tables import (
     UNKNOWN,
     ReportCell,
     ReportSection,
-    Results,
     Row,
     RowGroup,
-    model_names,
     table_of_groups,
 )
 from dialog.report.terminal import truncate
@@ -26,16 +24,14 @@ def parity(results: Results) -> ReportSection:
     """Return whether the contract is kept, the settings that differ, those that must not first, and
     the equal ones.
     """
-    rows = sorted(
-        (row for row in results["parity"] if not row["equal"]), key=lambda row: not row["must"]
-    )
-    equal = [row for row in results["parity"] if row["equal"]]
-    broken = [row for row in rows if row["must"]]
-    must = sum(bool(row["must"]) for row in results["parity"])
-    head = ("", *model_names(results), "parity")
-    options = {"contenders": len(results["models"])}
-    unknown = [str(row["what"]) for row in broken if is_unknown(row["values"])]
-    differing = [str(row["what"]) for row in broken if not is_unknown(row["values"])]
+    rows = sorted((row for row in results.parity if not row.equal), key=lambda row: not row.must)
+    equal = [row for row in results.parity if row.equal]
+    broken = [row for row in rows if row.must]
+    must = sum(row.must for row in results.parity)
+    head = ("", *results.names, "parity")
+    options = {"contenders": len(results.models)}
+    unknown = [row.what for row in broken if is_unknown(row.values)]
+    differing = [row.what for row in broken if not is_unknown(row.values)]
     sentences = [
         f"{len(settings)} of {must} settings that must be equal for a fair comparison {state}:"
         f" {', '.join(settings)}."
@@ -64,7 +60,7 @@ def parity(results: Results) -> ReportSection:
 
 def broken_settings(results: Results) -> list[Row]:
     """Return the rows that must be equal but differ."""
-    return [_row(row) for row in results["parity"] if row["must"] and not row["equal"]]
+    return [_row(row) for row in results.parity if row.must and not row.equal]
 
 
 def is_unknown(values: Sequence[object]) -> bool:
@@ -72,16 +68,16 @@ def is_unknown(values: Sequence[object]) -> bool:
     return UNKNOWN in values and len({str(value) for value in values} - {UNKNOWN}) <= 1
 
 
-def _row(row: Mapping[str, Any]) -> Row:
-    return (*map(ReportCell, (str(row["what"]), *map(_setting_text, row["values"]))), _state(row))
+def _row(row: ParitySetting) -> Row:
+    return (*map(ReportCell, (row.what, *map(_setting_text, row.values))), _state(row))
 
 
-def _state(row: Mapping[str, Any]) -> ReportCell:
-    if row["equal"]:
+def _state(row: ParitySetting) -> ReportCell:
+    if row.equal:
         return ReportCell("✓ equal", "equal")
-    if row["must"]:
-        return ReportCell("✗ unknown" if is_unknown(row["values"]) else "✗ must be equal", "broken")
-    return ReportCell("differs" + _relative_difference(row["values"]), "differs")
+    if row.must:
+        return ReportCell("✗ unknown" if is_unknown(row.values) else "✗ must be equal", "broken")
+    return ReportCell("differs" + _relative_difference(row.values), "differs")
 
 
 def _relative_difference(values: Sequence[object]) -> str:

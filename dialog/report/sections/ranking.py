@@ -9,17 +9,16 @@ from collections.abc import Sequence
 from dialog.report.drawing.forest import ForestRow, forest_svg
 from dialog.report.drawing.groups import groups_svg
 from dialog.report.formats.metrics import metric_display
-from dialog.report.sections.differences import Difference, differences_of
+from dialog.report.formats.results import Difference, Results
+from dialog.report.sections.differences import differences_of
 from dialog.report.tables import (
     Figure,
     ReportCell,
     ReportSection,
     ReportTable,
-    Results,
     RowGroup,
     interval_text,
     metric_label,
-    model_names,
     p_text,
     signed,
     table_of_groups,
@@ -36,9 +35,9 @@ def ranking(results: Results) -> ReportSection:
     """Return pictures of the differences in the tested metrics of two contenders, or in the primary
     metric of all pairs; and the ranking.
     """
-    if not results["ranking"] or not differences_of(results, "all", results["primary"]):
+    if not results.ranking or not differences_of(results, "all", results.primary):
         return ReportSection(TITLE)
-    if len(model_names(results)) == 2:
+    if len(results.names) == 2:
         return ReportSection(TITLE, figures=_figures([_metrics(results)]))
     figures = _figures([_pairs(results)])
     if len(_order(results)) > 3:
@@ -53,17 +52,17 @@ def _figures(drawings: Sequence[tuple[str, str]]) -> tuple[Figure, ...]:
 def _metrics(results: Results) -> tuple[str, str]:
     """Return a picture and caption of two contenders in all tested metrics."""
     entries = [
-        entry for metric in results["ranking"] for entry in differences_of(results, "all", metric)
+        entry for metric in results.ranking for entry in differences_of(results, "all", metric)
     ]
-    records = [entry for entry in entries if entry["interval"] and entry["p_holm"] is not None]
+    records = [entry for entry in entries if entry.interval and entry.p_holm is not None]
     if not records:
         return "", ""
-    a, b = model_names(results)
+    a, b = results.names
     rows = [
         _row(
-            metric_label(entry["metric"]),
+            metric_label(entry.metric),
             entry,
-            bold=entry["metric"] == results["primary"],
+            bold=entry.metric == results.primary,
         )
         for entry in records
     ]
@@ -80,12 +79,12 @@ def _metrics(results: Results) -> tuple[str, str]:
 
 def _pairs(results: Results) -> tuple[str, str]:
     """Return a picture and caption of all pairs in the primary metric, the best contender first."""
-    metric = results["primary"]
+    metric = results.primary
     order = _order(results)
     entries = {}
     for entry in differences_of(results, "all", metric):
-        if entry["interval"]:
-            entries[entry["a"], entry["b"]] = entry
+        if entry.interval:
+            entries[entry.a, entry.b] = entry
     rows = []
     for place, name in enumerate(order):
         for other in order[place + 1 :]:
@@ -93,7 +92,7 @@ def _pairs(results: Results) -> tuple[str, str]:
                 continue
             pair = entries.get((name, other)) or entries.get((other, name))
             if pair:
-                sign = 1 if pair["a"] == name else -1
+                sign = 1 if pair.a == name else -1
                 rows.append(_row(f"{name} − {other}", pair, sign=sign))
     if not rows:
         return "", ""
@@ -111,30 +110,31 @@ def _pairs(results: Results) -> tuple[str, str]:
 
 def _row(label: str, entry: Difference, *, sign: int = 1, bold: bool = False) -> ForestRow:
     """Return the row of a difference times `sign`, drawn to the right if it is better."""
-    display = metric_display(entry["metric"])
+    display = metric_display(entry.metric)
     to_text = display.format
+    difference = entry.difference or 0.0
     ahead = sign if display.better == "higher" else -sign
-    low, high = sorted(ahead * limit for limit in entry["interval"])
-    limits = sorted(sign * limit for limit in entry["interval"])
-    p = p_text(entry["p_holm"])
-    text = f"{signed(sign * entry['difference'], to_text)} {interval_text(limits, to_text)}"
+    low, high = sorted(ahead * limit for limit in entry.interval)
+    limits = sorted(sign * limit for limit in entry.interval)
+    p = p_text(entry.p_holm)
+    text = f"{signed(sign * difference, to_text)} {interval_text(limits, to_text)}"
     text += f", p {p if p.startswith('<') else f'= {p}'}"
-    return ForestRow(label, low, ahead * entry["difference"], high, text, entry["decided"], bold)
+    return ForestRow(label, low, ahead * difference, high, text, entry.decided, bold)
 
 
 def _groups(results: Results) -> Figure:
     """Return the means on an axis, with bars over groups that are not distinguished."""
-    metric = results["primary"]
-    entries = results["ranking"][metric]
+    metric = results.primary
+    entries = results.ranking[metric]
     to_text = metric_display(metric).format
-    letters = sorted({letter for entry in entries for letter in entry["groups"]})
+    letters = sorted({letter for entry in entries for letter in entry.groups})
     groups = [
-        [place for place, entry in enumerate(entries) if letter in entry["groups"]]
+        [place for place, entry in enumerate(entries) if letter in entry.groups]
         for letter in letters
     ]
     drawing = groups_svg(
-        [f"{entry['name']} {to_text(entry['mean'])}" for entry in entries],
-        [entry["mean"] for entry in entries],
+        [f"{entry.name} {to_text(entry.mean)}" for entry in entries],
+        [entry.mean for entry in entries],
         groups,
         title=metric_label(metric),
     )
@@ -147,11 +147,11 @@ def _groups(results: Results) -> Figure:
 
 def _table(results: Results) -> tuple[ReportTable, ...]:
     """Return the ranking: a row for each contender, mean and group letters in tested metrics."""
-    metrics = [*results["ranking"]][:MOST_METRICS]
+    metrics = [*results.ranking][:MOST_METRICS]
     cells = {
-        (metric, entry["name"]): f"{metric_display(metric).format(entry['mean'])} {entry['groups']}"
+        (metric, entry.name): f"{metric_display(metric).format(entry.mean)} {entry.groups}"
         for metric in metrics
-        for entry in results["ranking"][metric]
+        for entry in results.ranking[metric]
     }
     rows = (
         (
@@ -172,8 +172,8 @@ def _table(results: Results) -> tuple[ReportTable, ...]:
 
 
 def _order(results: Results) -> list[str]:
-    return [str(entry["name"]) for entry in results["ranking"][results["primary"]]]
+    return [entry.name for entry in results.ranking[results.primary]]
 
 
 def _level(results: Results) -> str:
-    return f"{100 * float(results['statistics']['level']):g} %"
+    return f"{100 * results.statistics.level:g} %"

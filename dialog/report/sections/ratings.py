@@ -6,17 +6,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from typing import Any
 
+from dialog.escaping import finite
 from dialog.report.formats.numbers import percent
+from dialog.report.formats.results import Agreement, RatedPair, Results
 from dialog.report.tables import (
-    NONE,
     ReportSection,
-    Results,
     Row,
     RowGroup,
-    model_names,
     optional,
     p_text,
     table_of_groups,
@@ -33,24 +30,23 @@ def rating_fingerprint(results: Results) -> str:
 
     The page shows it although raters must not know the contenders: it cannot be inverted.
     """
-    if not results["rating"]:
+    if not results.rating:
         return ""
-    content = json.dumps(
-        [results["fingerprint"], model_names(results), results["rating"]], sort_keys=True
-    )
+    pairs = finite(results.rating)
+    content = json.dumps([results.fingerprint, results.names, pairs], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()[:32]
 
 
 def ratings(results: Results) -> ReportSection:
     """Return wins, ties, interval and sign test per pair, and raw agreement and kappa of raters."""
-    content = results["ratings"]
-    if not content:
+    content = results.ratings
+    if not content.raters:
         return ReportSection("Blind rating: results")
     outcomes: dict[str, list[Row]] = {}
-    for entry in content["pairs"]:
-        outcomes.setdefault(f"{entry['a']} − {entry['b']}", []).append(_outcome(entry))
-    agreement = tuple(_agreement(entry) for entry in content["agreement"])
-    level = f"{100 * content['level']:g} % interval"
+    for entry in content.pairs:
+        outcomes.setdefault(f"{entry.a} − {entry.b}", []).append(_outcome(entry))
+    agreement = tuple(_agreement(entry) for entry in content.agreement)
+    level = f"{100 * content.level:g} % interval"
     caption = (
         "Blind rating of pairs of responses. Share: wins of the first of the pair among decided"
         " ratings, with its exact interval; p: two-sided sign test. All raters: the majority choice"
@@ -67,17 +63,17 @@ def ratings(results: Results) -> ReportSection:
     return ReportSection("Blind rating: results", tables)
 
 
-def _outcome(entry: Mapping[str, Any]) -> Row:
-    low, high = entry["interval"]
-    interval = NONE if low is None else f"[{100 * low:.1f}, {100 * high:.1f}] %"
+def _outcome(entry: RatedPair) -> Row:
+    low, high = entry.interval
+    interval = f"[{100 * low:.1f}, {100 * high:.1f}] %"
     return (
-        *text_row(entry["rater"], *(str(entry[key]) for key in ("wins_a", "wins_b", "ties"))),
-        *text_row(optional(entry["share"], percent), interval, p_text(entry["p"])),
+        *text_row(entry.rater, *map(str, (entry.wins_a, entry.wins_b, entry.ties))),
+        *text_row(optional(entry.share, percent), interval, p_text(entry.p)),
     )
 
 
-def _agreement(entry: Mapping[str, Any]) -> Row:
-    kappa = optional(entry["kappa"], lambda value: f"{value:.2f}")
+def _agreement(entry: Agreement) -> Row:
+    kappa = optional(entry.kappa, lambda value: f"{value:.2f}")
     return text_row(
-        " and ".join(entry["raters"]), str(entry["items"]), optional(entry["raw"], percent), kappa
+        " and ".join(entry.raters), str(entry.items), optional(entry.raw, percent), kappa
     )

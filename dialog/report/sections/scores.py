@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any
 
 from dialog.report.formats.metrics import (
     LOSSY_NOTE,
@@ -12,6 +11,7 @@ from dialog.report.formats.metrics import (
     metric_value,
     sort_metrics,
 )
+from dialog.report.formats.results import ModelResults, Results
 from dialog.report.sections.differences import (
     BEST_NOTE,
     DECIDED_NOTE,
@@ -31,12 +31,10 @@ from dialog.report.tables import (
     ReportCell,
     ReportSection,
     ReportTable,
-    Results,
     Row,
     RowGroup,
     has_several_seeds,
     metric_label,
-    model_names,
     optional,
     spread_text,
     subsets_of,
@@ -98,7 +96,7 @@ def generation(results: Results) -> ReportSection:
 def summary(results: Results, metrics: Collection[str]) -> tuple[ReportTable, ...]:
     """Return the table of some metrics on all dialogues, without reference systems."""
     pair = _is_tested_pair(results)
-    head = ("", *model_names(results), *(difference_head(results) if pair else ()))
+    head = ("", *results.names, *(difference_head(results) if pair else ()))
     names = [name for name in metric_names(results) if name in metrics]
     return without_probabilities(
         table_of_groups(head, [RowGroup("", tuple(_rows(results, "all", names, (), pair)))])
@@ -107,13 +105,13 @@ def summary(results: Results, metrics: Collection[str]) -> tuple[ReportTable, ..
 
 def metric_names(results: Results) -> list[str]:
     """Return the metrics of all contenders, in display order."""
-    summaries = (entries for model in results["models"] for entries in model["summary"].values())
+    summaries = (entries for model in results.models for entries in model.summary.values())
     return sort_metrics({name for entries in summaries for name in entries})
 
 
 def references_of(results: Results, metrics: Sequence[str]) -> list[str]:
     """Return the reference systems that have a value of one of these metrics on any subset."""
-    systems = dict.fromkeys(name for subset in results["references"].values() for name in subset)
+    systems = dict.fromkeys(name for subset in results.references.values() for name in subset)
     order = [*REFERENCE_LABELS, *(name for name in systems if name not in REFERENCE_LABELS)]
 
     def is_measured(system: str) -> bool:
@@ -129,7 +127,7 @@ def references_of(results: Results, metrics: Sequence[str]) -> list[str]:
 def _section(
     results: Results, title: str, metrics: list[str], subject: str, systems: str
 ) -> ReportSection:
-    names = model_names(results)
+    names = results.names
     references = references_of(results, metrics)
     pair = _is_tested_pair(results)
     head = (
@@ -145,10 +143,9 @@ def _section(
     several = has_several_seeds(results)
     spread = " Mean over seeds ± standard deviation." if several else ""
     note = ""
-    if results["differences"]:
+    if results.differences:
         note = f" {pair_note(results, metrics) if pair else BEST_NOTE}"
-    runs = [run for model in results["models"] for run in model["runs"]]
-    lossy = any(lossy_mark(name, run["metrics"]) for name in metrics for run in runs)
+    lossy = any(lossy_mark(name, run.metrics) for name in metrics for run in results.runs)
     caption = (
         f"{subject}{spread} ↓ lower is better, ↑ higher is"
         f" better.{note}{unit_note(results)}{LOSSY_NOTE if lossy else ''}"
@@ -160,7 +157,7 @@ def _section(
         "metrics": tuple(metrics),
     }
     tables = without_probabilities(table_of_groups(head, groups, caption=caption, **options))
-    if len(names) > 2 and results["differences"]:
+    if len(names) > 2 and results.differences:
         tables += matrix(results, metrics, DECIDED_NOTE)
         tables += pairwise(
             results, metrics, f"Pairs of contenders: {title.lower()}. {pair_note(results, metrics)}"
@@ -169,7 +166,7 @@ def _section(
 
 
 def _is_tested_pair(results: Results) -> bool:
-    return len(results["models"]) == 2 and bool(results["differences"])
+    return len(results.models) == 2 and bool(results.differences)
 
 
 def _rows(
@@ -185,13 +182,9 @@ def _rows(
 def _row(results: Results, subset: str, name: str, references: Sequence[str], pair: bool) -> Row:
     metric = metric_display(name)
     differences = differences_of(results, subset, name)
-    measured = [
-        str(model["name"])
-        for model in results["models"]
-        if name in model["summary"].get(subset, {})
-    ]
+    measured = [model.name for model in results.models if name in model.means(subset)]
     best = winner(differences, measured)
-    cells = [_contender(model, subset, name, model["name"] == best) for model in results["models"]]
+    cells = [_contender(model, subset, name, model.name == best) for model in results.models]
     tests = difference_cells(differences[0] if differences else None) if pair else ()
     values = (_reference(results, subset, system, name) for system in references)
     return (
@@ -202,12 +195,12 @@ def _row(results: Results, subset: str, name: str, references: Sequence[str], pa
     )
 
 
-def _contender(model: dict[str, Any], subset: str, name: str, decided: bool) -> ReportCell:
-    entry = model["summary"].get(subset, {}).get(name) or {"mean": None, "std": None}
-    mark = max((lossy_mark(name, run["metrics"]) for run in model["runs"]), default="")
-    text = spread_text(entry["mean"], entry["std"], metric_display(name).format)
+def _contender(model: ModelResults, subset: str, name: str, decided: bool) -> ReportCell:
+    entry = model.means(subset).get(name)
+    mark = max((lossy_mark(name, run.metrics) for run in model.runs), default="")
+    text = spread_text(entry.mean, entry.std, metric_display(name).format) if entry else NONE
     return ReportCell(text + mark, "decided" if decided else "")
 
 
 def _reference(results: Results, subset: str, system: str, metric: str) -> float | None:
-    return metric_value(results["references"].get(subset, {}).get(system, {}).get(metric))
+    return metric_value(results.references.get(subset, {}).get(system, {}).get(metric))

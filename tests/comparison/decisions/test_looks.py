@@ -51,8 +51,8 @@ def test_one_run_is_another_hypothesis_than_its_architecture() -> None:
 def test_looks_are_kept_in_a_file(tmp_path: Path) -> None:
     assert read_looks(tmp_path) == []
     looks = spend(look(5, 0.1), [look(3, 0.2)], 2).looks
-    write_looks(tmp_path, [one.to_json() for one in looks])
-    assert [one.to_json() for one in read_looks(tmp_path)] == [one.to_json() for one in looks]
+    write_looks(tmp_path, [one.entry for one in looks])
+    assert [one.entry for one in read_looks(tmp_path)] == [one.entry for one in looks]
     for line in ('{"date": ""}', "{", '{"date": "", "seeds": [], "tests": []}'):
         (tmp_path / LOOKS).write_text(line + "\n", encoding="utf-8")
         with pytest.raises(UserError, match=f"{LOOKS}:1"):

@@ -19,9 +19,9 @@ from dialog.comparison.preference.pairs import (
     kept_sections,
     preference,
     read_contenders,
-    read_results,
 )
 from dialog.errors import UserError
+from dialog.report.formats.results import read_results
 
 Compare = Callable[..., tuple[int, str]]
 Program = Callable[[str], str]
@@ -40,34 +40,34 @@ def test_a_judge_adds_its_preferences_to_the_report(
 ) -> None:
     command = program(LONGER)
     assert compare("out", "--judge", command)[0] == 0
-    (entry,) = read_results(folder)["judges"]
-    (pair,) = entry["pairs"]
+    (entry,) = read_results(folder).judges
+    (pair,) = entry.pairs
     # 36 examples of two pairs of runs; the longer response is a's in 4 of 5, equal in one of 12
     drawn = draw_pairs(read_contenders(folder, read_results(folder)), 200)["long", "short"]
     sizes = [[len(text.split()) for text in one.responses] for one in drawn]
     signs = np.sign([a - b for a, b in sizes])
-    assert pair["share"] == pytest.approx((signs.mean() + 1) / 2)
-    assert pair["interval"][0] < pair["share"] < pair["interval"][1] < 1
-    counts = (pair["items"], pair["runs"], pair["dialogues"], pair["equal"])
+    assert pair.share == pytest.approx((signs.mean() + 1) / 2)
+    assert pair.interval[0] < pair.share < pair.interval[1] < 1
+    counts = (pair.items, pair.runs, pair.dialogues, pair.equal)
     assert counts == (72, 2, 12, sum(one.is_equal for one in drawn))
-    assert pair["equal"] > 0
-    assert (pair["consistency"], pair["first"]) == (1.0, 0.5)
-    assert entry["command"] == command
-    assert len(answers(folder)) == 2 * (72 - pair["equal"])
+    assert pair.equal > 0
+    assert (pair.consistency, pair.first) == (1.0, 0.5)
+    assert entry.command == command
+    assert len(answers(folder)) == 2 * (72 - pair.equal)
     for file in ("report.html", "report.md", "report.tex"):
         assert "Consistent" in (folder / file).read_text(encoding="utf-8")
-    assert kept_sections(folder / "results.json", read_results(folder))["judges"] == [entry]
+    assert kept_sections(folder / "results.json", read_results(folder))["judges"] == (entry,)
     assert compare("out")[0] == 0, "the next report keeps the judgements"
-    assert read_results(folder)["judges"] == [entry]
+    assert read_results(folder).judges == (entry,)
 
 
 @pytest.mark.parametrize(("body", "first"), [("    choice = 'a'", 1.0), ("    choice = 'b'", 0.0)])
 def test_a_judge_that_contradicts_itself_prefers_nobody(
     folder: Path, program: Program, body: str, first: float, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (pair,) = judge(folder, program(body), items=10)["judges"][0]["pairs"]
-    assert (pair["share"], pair["consistency"], pair["first"]) == (0.5, 0.0, first)
-    assert pair["interval"] == [0.5, 0.5]
+    (pair,) = judge(folder, program(body), items=10).judges[0].pairs
+    assert (pair.share, pair.consistency, pair.first) == (0.5, 0.0, first)
+    assert pair.interval == (0.5, 0.5)
     assert "contradicts itself in 100 %" in caplog.text
     assert "contradicts itself" in (folder / "report.html").read_text(encoding="utf-8")
 

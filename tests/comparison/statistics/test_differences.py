@@ -20,6 +20,7 @@ from dialog.comparison.statistics.differences import (
     bounded,
     decided,
     differences,
+    hypothesis,
     improvement_probability,
 )
 from dialog.comparison.statistics.measured import Counts, RunMetric, Sums
@@ -55,7 +56,7 @@ def decisions(
     """Differences with decisions; the first metric is the primary one."""
     better = dict.fromkeys(metrics, "lower")
     records = differences(systems, better, masks, tested=metrics, **options)
-    p_values = {record.hypothesis: record.p for record in records if record.p is not None}
+    p_values = {hypothesis(record): record.p for record in records if record.p is not None}
     return decided(records, metrics[0], p_values)
 
 

@@ -17,7 +17,7 @@ def groups(*undecided: tuple[str, str], metric: str = "f1") -> dict[str, str]:
         Difference(metric, a, b, "all", ARCHITECTURES, decided=(a, b) not in undecided)
         for a, b in combinations(MEANS, 2)
     ]
-    return {entry["name"]: entry["groups"] for entry in ranking(metric, MEANS, records)}
+    return {entry.name: entry.groups for entry in ranking(metric, MEANS, records)}
 
 
 def test_the_best_is_first() -> None:

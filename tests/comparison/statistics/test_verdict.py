@@ -14,6 +14,7 @@ from dialog.comparison.statistics.differences import (
 )
 from dialog.comparison.statistics.verdict import Circumstances, EvaluationSet, verdict
 from dialog.report.formats.metrics import metric_display
+from dialog.report.formats.results import Ranked
 
 MEANS = {"lstm": 1.329, "transformer": 1.424}
 METRICS = ("bits_per_byte", "token_accuracy", "f1", "length_mean")
@@ -36,10 +37,7 @@ def record(metric: str, low: float, high: float, **fields: object) -> Difference
 
 def text(*records: Difference, about: Circumstances = ABOUT, primary: str = "bits_per_byte") -> str:
     better = {metric: metric_display(metric).better for metric in METRICS}
-    entries = [
-        {"name": name, "mean": mean, "groups": "ab"[place:]}
-        for place, (name, mean) in enumerate(MEANS.items())
-    ]
+    entries = [Ranked(name, mean, "ab"[place:]) for place, (name, mean) in enumerate(MEANS.items())]
     return verdict(records, {primary: entries}, better, primary, about)
 
 
@@ -129,7 +127,7 @@ def test_metrics_without_a_test() -> None:
 
 def test_more_than_two_are_ranked_with_letters() -> None:
     names = [("lstm", 1.2, "a"), ("gru", 1.21, "ab"), ("transformer", 1.3, "b")]
-    entries = [{"name": name, "mean": mean, "groups": letters} for name, mean, letters in names]
+    entries = [Ranked(*one) for one in names]
     three = replace(ABOUT, runs=dict.fromkeys(["gru", "lstm", "transformer"], 3))
     rankings = {"bits_per_byte": entries}
     sentences = verdict([MAIN], rankings, {"bits_per_byte": "lower"}, "bits_per_byte", three)

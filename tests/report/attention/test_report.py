@@ -7,12 +7,13 @@ from typing import Any
 
 from browser import needs_chromium, run_in_chromium
 
+from dialog.report.formats.results import results_of_json
 from dialog.report.html import write_html
 
 
 @needs_chromium
 def test_readers_choose_example_and_run(hostile: dict[str, Any], tmp_path: Path) -> None:
-    write_html(hostile, tmp_path / "report.html")
+    write_html(results_of_json(hostile), tmp_path / "report.html")
     steps = """
       const titles = () => all('.explorer .panel').filter(shown).map((panel) => panel.querySelector('h3').textContent);
       const [example, a, , , b] = all('.explorer select');

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from dialog.report.formats.results import results_of_json
 from dialog.report.sections.attention import attention_statistics
 from dialog.report.sections.breakdown import breakdown, calibration
 from dialog.report.sections.context_use import context_use
@@ -24,7 +25,7 @@ def texts(table: ReportTable) -> dict[str, list[str]]:
 
 
 def test_differing_settings_come_first_and_equal_ones_are_folded(results: dict[str, Any]) -> None:
-    differing, equal = parity(results).tables
+    differing, equal = parity(results_of_json(results)).tables
     assert list(texts(differing)) == [
         "data hello",
         "optimizer.lr",
@@ -33,8 +34,8 @@ def test_differing_settings_come_first_and_equal_ones_are_folded(results: dict[s
     assert differing.folded == ""
     assert equal.folded == "2 equal settings"
     assert texts(equal)["vocabulary"] == ["8,000", "8,000", "✓ equal"]
-    assert [row[0].text for row in broken_settings(results)] == ["data hello"]
-    assert parity(results).notes == (
+    assert [row[0].text for row in broken_settings(results_of_json(results))] == ["data hello"]
+    assert parity(results_of_json(results)).notes == (
         "1 of 2 settings that must be equal for a fair comparison differ: data hello.",
     )
 
@@ -43,19 +44,19 @@ def test_unknown_settings_are_not_called_different(results: dict[str, Any]) -> N
     results["parity"] += [
         {"what": "tokenizer", "equal": False, "must": True, "values": ["unknown", "unknown"]}
     ]
-    assert parity(results).notes == (
+    assert parity(results_of_json(results)).notes == (
         (
             "1 of 3 settings that must be equal for a fair comparison differ: data hello. 1 of 3"
             " settings that must be equal for a fair comparison are not known for all contenders:"
             " tokenizer."
         ),
     )
-    assert broken_settings(results)[-1][-1].text == "✗ unknown"
+    assert broken_settings(results_of_json(results))[-1][-1].text == "✗ unknown"
 
 
 def test_a_kept_contract_says_so(results: dict[str, Any]) -> None:
     results["parity"] = [row for row in results["parity"] if row["equal"]]
-    section = parity(results)
+    section = parity(results_of_json(results))
     assert section.notes == (
         "None of the 1 settings that must be equal for a fair comparison differs.",
     )
@@ -73,16 +74,19 @@ def test_relative_differences_of_settings(results: dict[str, Any]) -> None:
         results["parity"] = [
             {"what": "parameters", "equal": False, "must": False, "values": values}
         ]
-        assert texts(parity(results).tables[0])["parameters"][-1] == text
-    assert texts(parity(results).tables[0])["parameters"][:2] == ["6.20 M", "8.52 M"]
+        assert texts(parity(results_of_json(results)).tables[0])["parameters"][-1] == text
+    assert texts(parity(results_of_json(results)).tables[0])["parameters"][:2] == [
+        "6.20 M",
+        "8.52 M",
+    ]
     results["parity"] = [
         {"what": "FLOPs", "equal": False, "must": False, "values": [313_900.0, 0.25]}
     ]
-    assert texts(parity(results).tables[0])["FLOPs"][:2] == ["314 k", "0.25"]
+    assert texts(parity(results_of_json(results)).tables[0])["FLOPs"][:2] == ["314 k", "0.25"]
 
 
 def test_cost(results: dict[str, Any]) -> None:
-    (table,) = cost(results).tables
+    (table,) = cost(results_of_json(results)).tables
     shown = texts(table)
     assert shown["Parameters"] == ["8,540,000", "9,100,000"]
     assert shown["Training time"][0] == "23 min 27 s ± 7.0 s"
@@ -94,16 +98,16 @@ def test_cost(results: dict[str, Any]) -> None:
 
 
 def test_diverged_runs_and_files_of_responses(three: dict[str, Any]) -> None:
-    shown = texts(cost(three).tables[0])
+    shown = texts(cost(results_of_json(three)).tables[0])
     assert shown["Diverged runs"] == ["1", "0", "0"]
     assert shown["Parameters"][2] == shown["Training time"][2] == shown["Seeds"][2] == "–"
-    rows = [[cell.text for cell in row] for row in runs(three).tables[0].rows]
+    rows = [[cell.text for cell in row] for row in runs(results_of_json(three)).tables[0].rows]
     assert [row[1] for row in rows] == ["0", "1", "2 (diverged)", "0", "1", "2", "–"]
-    assert {len(row) for row in rows} == {len(runs(three).tables[0].head)}
+    assert {len(row) for row in rows} == {len(runs(results_of_json(three)).tables[0].head)}
 
 
 def test_learning_curves_over_tokens_time_and_flops(results: dict[str, Any]) -> None:
-    section = curves(results)
+    section = curves(results_of_json(results))
     (figure,) = section.figures
     assert len(figure.drawings) == 3
     for drawing, label in zip(
@@ -113,18 +117,21 @@ def test_learning_curves_over_tokens_time_and_flops(results: dict[str, Any]) -> 
         assert drawing.count("<polygon") == 2, "a band per model"
     assert section.notes == ("lstm leads until 18 s hello",)
     results["models"][0]["tokenizer"] = "other"
-    assert not any("target tokens" in drawing for drawing in curves(results).figures[0].drawings)
+    assert not any(
+        "target tokens" in drawing
+        for drawing in curves(results_of_json(results)).figures[0].drawings
+    )
 
 
 def test_curves_of_one_seed_have_no_band(one_seed: dict[str, Any]) -> None:
     one_seed["models"][0]["flops_per_target_token"] = None
-    (figure,) = curves(one_seed).figures
+    (figure,) = curves(results_of_json(one_seed)).figures
     assert len(figure.drawings) == 2
     assert "<polygon" not in figure.drawings[0]
 
 
 def test_diverged_runs_are_not_drawn(three: dict[str, Any]) -> None:
-    (figure,) = curves(three).figures
+    (figure,) = curves(results_of_json(three)).figures
     assert "Diverged runs are not drawn" in figure.caption
     lines = figure.drawings[0].count('stroke-width="0.8"')
     assert lines == 5
@@ -139,7 +146,7 @@ def test_use_of_the_context(results: dict[str, Any]) -> None:
         "n": 3,
         "perplexity_token": 9.0,
     }
-    section = context_use(results)
+    section = context_use(results_of_json(results))
     shown = texts(section.tables[0])
     assert shown[tiny["perturbation"]][0] == "0.000 [0.000, 0.000]"
     assert shown["shuffle the turns"] == ["+0.010 [+0.006, +0.014]", "+0.020 [+0.016, +0.024]"]
@@ -156,21 +163,25 @@ def test_captions_of_one_run_each_do_not_mention_seeds(
     ]
     for section in (context_use, breakdown, attention_statistics):
         for captions, mentioned in (
-            (captions_of(section(results)), True),
-            (captions_of(section(one_seed)), False),
+            (captions_of(section(results_of_json(results))), True),
+            (captions_of(section(results_of_json(one_seed))), False),
         ):
             assert ("seeds" in captions) == mentioned, captions
-    assert "95 % interval over dialogues" in captions_of(context_use(one_seed))
+    assert "95 % interval over dialogues" in captions_of(context_use(results_of_json(one_seed)))
 
 
 def test_contenders_without_likelihood_have_dashes(three: dict[str, Any]) -> None:
-    assert texts(context_use(three).tables[0])["word drop"][2] == "–"
-    assert texts(breakdown(three).tables[0])["inform"][2] == "–"
-    assert texts(calibration(three).tables[0])["Calibration error ↓"] == ["2.1 %", "3.1 %", "–"]
+    assert texts(context_use(results_of_json(three)).tables[0])["word drop"][2] == "–"
+    assert texts(breakdown(results_of_json(three)).tables[0])["inform"][2] == "–"
+    assert texts(calibration(results_of_json(three)).tables[0])["Calibration error ↓"] == [
+        "2.1 %",
+        "3.1 %",
+        "–",
+    ]
 
 
 def test_breakdown_has_small_multiples(results: dict[str, Any]) -> None:
-    section = breakdown(results)
+    section = breakdown(results_of_json(results))
     assert len(section.figures[0].drawings) == 5
     titles = [group.title for group in section.tables[0].groups]
     assert titles == [
@@ -192,7 +203,7 @@ def test_breakdown_of_known_answers_comes_first(results: dict[str, Any]) -> None
     by_words = next(part for part in results["breakdown"] if part["by"] == "context words")
     trained = {**by_words["buckets"][0], "label": "trained: up to 9 words"}
     results["breakdown"].append({"by": "context length", "buckets": [trained]})
-    section = breakdown(results)
+    section = breakdown(results_of_json(results))
     assert len(section.figures[0].drawings) == 6, "without a chart of a single bucket"
     assert trained["label"] in section.figures[0].drawings[0]
     answers = texts(section.tables[0])
@@ -204,7 +215,7 @@ def test_breakdown_of_known_answers_comes_first(results: dict[str, Any]) -> None
 def test_breakdown_of_f1_is_folded(results: dict[str, Any]) -> None:
     for bucket in (bucket for part in results["breakdown"] for bucket in part["buckets"]):
         bucket["f1"] = {"lstm": 14.234, "transformer": None}
-    f1 = breakdown(results).tables[1]
+    f1 = breakdown(results_of_json(results)).tables[1]
     assert f1.folded == "F1"
     assert texts(f1)["17+"] == ["14.23", "–", "3,600"]
 
@@ -212,13 +223,13 @@ def test_breakdown_of_f1_is_folded(results: dict[str, Any]) -> None:
 def test_empty_fields_leave_their_sections_out(
     bare: dict[str, Any], results: dict[str, Any]
 ) -> None:
-    assert [section.title for section in main_sections(bare)] == [
+    assert [section.title for section in main_sections(results_of_json(bare))] == [
         "Likelihood",
         "Generated responses",
         "Cost",
     ]
-    assert [section.title for section in appendix(bare)] == ["Runs"]
-    assert [section.title for section in main_sections(results)] == [
+    assert [section.title for section in appendix(results_of_json(bare))] == ["Runs"]
+    assert [section.title for section in main_sections(results_of_json(results))] == [
         "Differences",
         *("Parity contract", "Likelihood", "Generated responses", "Cost", "Learning curves"),
         *("Use of the context", "Breakdown", "Calibration", "Attention statistics"),
@@ -226,7 +237,7 @@ def test_empty_fields_leave_their_sections_out(
 
 
 def test_attention_statistics(results: dict[str, Any]) -> None:
-    section = attention_statistics(results)
+    section = attention_statistics(results_of_json(results))
     table, meanings = section.tables
     shown = texts(table)
     assert shown["entropy"] == ["0.410 ± 0.014 (0.200 to 0.600)"] * 2 + ["1.000"]
@@ -242,7 +253,7 @@ def test_attention_statistics(results: dict[str, Any]) -> None:
     assert mean_and_deviation([0.4]) == (0.4, None)
     assert "standard deviation" in section.figures[0].caption
     results["attention"] = {}
-    assert attention_statistics(results) == ReportSection("Attention statistics")
+    assert attention_statistics(results_of_json(results)) == ReportSection("Attention statistics")
 
 
 def test_notes_on_curves_of_many_contenders_are_few(
@@ -251,7 +262,7 @@ def test_notes_on_curves_of_many_contenders_are_few(
     results = results_of(["lstm", "gru", "hred"])
     entry = results["crossings"][0]
     results["crossings"] = [entry | {"text": str(n), "crosses": n % 2 == 0} for n in range(20)]
-    assert curves(results).notes == (
+    assert curves(results_of_json(results)).notes == (
         "0",
         "2",
         "4",
