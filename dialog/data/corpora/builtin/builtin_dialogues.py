@@ -212,16 +212,11 @@ def write(
     before: tuple[str, ...] = ()
     asked: set[str] = set()
     for _ in range(QUESTIONS):
-        exchanges = [
-            (Line(start + question, values), Line(answer, values))
-            for question, answer in scenario.questions
-            if asked.isdisjoint(slots(answer))
-            for start in starts
-        ]
         own = [
             (question, answer)
-            for question, answer in exchanges
-            if (not before or belongs_to(split, *before, question.text))
+            for question, answer in _questions(scenario, values, starts)
+            if asked.isdisjoint(slots(answer.words))
+            and (not before or belongs_to(split, *before, question.text))
             and belongs_to(split, question.text, answer.text)
         ]
         if not own:
@@ -232,6 +227,15 @@ def write(
         asked.update(slots(question.words), slots(answer.words))
         starts = [f"{reaction} " for reaction in REACTIONS]
     return lines
+
+
+def _questions(
+    scenario: Scenario, values: Mapping[str, str], starts: Sequence[str]
+) -> Iterator[tuple[Line, Line]]:
+    """Yield every question with its answer, behind each of the starts."""
+    for question, answer in scenario.questions:
+        for start in starts:
+            yield Line(start + question, values), Line(answer, values)
 
 
 @cache
