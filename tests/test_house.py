@@ -46,7 +46,7 @@ FLOORS = (
     ("build",),
     ("runs",),
     ("comparison", "tuning", "benchmark", "chat", "export", "serving", "start"),
-    ("recipes",),
+    ("recipes", "paper"),
     ("cli",),
 )
 """Packages and modules directly under ``dialog``, lowest floor first; those of the lowest floor

@@ -114,6 +114,12 @@ log = logging.getLogger("dialog")
     show_default=True,
     help="Pairs of responses of each two contenders for --judge.",
 )
+@click.option(
+    "--paper",
+    type=click.Path(path_type=Path),
+    metavar="OUT",
+    help="Write the parts of a paper to a new folder: LaTeX, figures as PDF, data, BibTeX.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print results.json instead of the table.")
 @click.option(
     "--job", is_flag=True, hidden=True, help="Train and evaluate only, as one process of --jobs."
@@ -138,6 +144,7 @@ def compare(
     ratings: tuple[Path, ...],
     judge: str | None,
     items: int,
+    paper: Path | None,
     as_json: bool,
     job: bool,
     named: tuple[str, ...],
@@ -169,6 +176,7 @@ def compare(
     Programs:          dialog-seq2seq compare DIR --system 'mine: python mine.py'
     A judge:           dialog-seq2seq compare DIR --judge 'python judge.py'
     Blind ratings:     dialog-seq2seq compare DIR --ratings ann.json --ratings bob.json
+    A paper:           dialog-seq2seq compare DIR --paper OUT
 
     Exit codes: 0 for a complete comparison, 2 for errors that you can fix, 1 if a run failed, 130
     and 143 after SIGINT and SIGTERM.
@@ -183,6 +191,13 @@ def compare(
         from dialog.comparison.statistics.ratings import add_ratings
 
         show_preferences(add_ratings(Path(contenders[0]), ratings), as_json=as_json)
+        return
+    if paper:
+        check_finished_only("paper", contenders)
+        from dialog.paper.folder import write_paper
+
+        write_paper(Path(contenders[0]), paper)
+        click.echo(to_json({"paper": str(paper)}) if as_json else paper / "paper.tex")
         return
     if judge and is_finished(contenders):
         from dialog.comparison.preference.judge import judge as ask
@@ -219,8 +234,8 @@ def compare(
     click.echo(f"report: {grid.folder / 'report.html'}", err=as_json)
 
 
-ON_FINISHED = {"contenders", "ratings", "judge", "items", "timeout", "as_json"}
-"""Parameters of commands on a finished comparison."""
+OF_JUDGE = {"contenders", "judge", "items", "timeout", "as_json"}
+"""Parameters of a judge of a finished comparison."""
 
 
 def is_finished(contenders: tuple[str, ...]) -> bool:
@@ -229,7 +244,7 @@ def is_finished(contenders: tuple[str, ...]) -> bool:
     return (
         len(contenders) == 1
         and (Path(contenders[0]) / "results.json").is_file()
-        and not any(is_given(name) for name in parameters if name not in ON_FINISHED)
+        and not any(is_given(name) for name in parameters if name not in OF_JUDGE)
     )
 
 
@@ -239,9 +254,10 @@ def check_finished_only(option: str, contenders: tuple[str, ...]) -> None:
     Raises:
         UserError: anything else is given.
     """
+    own = ("contenders", option, "as_json")
     parameters = click.get_current_context().params
-    others = [name for name in parameters if name not in ON_FINISHED and is_given(name)]
-    if len(contenders) > 1 or others:
+    others = [name for name in parameters if name not in own and is_given(name)]
+    if len(contenders) != 1 or others:
         raise UserError(
             f"--{option}: needs a finished comparison folder and no other contender or option"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from dialog.atomic import write_text
@@ -13,7 +14,7 @@ from dialog.report.latex import to_latex
 from dialog.report.markdown import to_markdown
 from dialog.report.sections.order import main_sections
 from dialog.report.short_names import displayed
-from dialog.report.tables import anchor
+from dialog.report.tables import ReportSection, anchor
 
 FIGURES = "figures"
 """Folder of the charts of report.html."""
@@ -36,13 +37,23 @@ def write_figures(results: Results, folder: Path) -> None:
     for file in folder.glob("*.svg"):
         file.unlink()
     shown = displayed(results)
-    names = dict(enumerate(shown.names))
     for section in main_sections(shown):
-        drawings = [
-            with_legend(drawing, names) if figure.legend else drawing
-            for figure in section.figures
-            for drawing in figure.drawings
-        ]
-        for number, drawing in enumerate(drawings, start=1):
+        for name, drawing in charts_of(section, shown.names).items():
             folder.mkdir(exist_ok=True)
-            write_svg(folder / f"{anchor(section.title)}-{number}.svg", drawing)
+            write_svg(folder / f"{name}.svg", drawing)
+
+
+def charts_of(section: ReportSection, names: Sequence[str]) -> dict[str, str]:
+    """Return the charts of a section as SVG, with a legend of the contenders where they need one,
+    by the name of their file: <section>-<number>.
+    """
+    legend = dict(enumerate(names))
+    drawings = [
+        with_legend(drawing, legend) if figure.legend else drawing
+        for figure in section.figures
+        for drawing in figure.drawings
+    ]
+    return {
+        f"{anchor(section.title)}-{number}": drawing
+        for number, drawing in enumerate(drawings, start=1)
+    }

@@ -38,27 +38,33 @@ def to_latex(results: Results) -> str:
     results = displayed(results)
     paragraphs = [escape_latex(f"Warning: {warning}") for warning in results.warnings]
     paragraphs += [escape_latex(line) for line in verdict_lines(results)]
-    tables = [part for section in main_sections(results) for part in _tables(results, section)]
+    tables = [part for section in main_sections(results) for part in tables_of(section)]
     floats = [
-        _table(table, label=f"tab:comparison-{number}")
+        latex_table(
+            table._replace(caption=f"{table.caption} {_provenance(results, table)}"),
+            label=f"tab:comparison-{number}",
+        )
         for number, table in enumerate(tables, start=1)
     ]
     return "\n\n".join([HEAD, *paragraphs, *floats]) + "\n"
 
 
-def _tables(results: Results, section: ReportSection) -> Iterator[ReportTable]:
-    """Yield the parts of the tables of a section, with captions that can stand alone."""
+def tables_of(section: ReportSection) -> Iterator[ReportTable]:
+    """Yield the parts of the tables of a section, with its title and notes in their captions."""
     for table in section.tables:
         if table.folded and not table.metrics:
             continue
         most = MOST_ROWS * len(table.groups)
-        for part in _parts(shortened(table, most) if table.folded else table):
+        for part in pages_of(shortened(table, most) if table.folded else table):
             caption = " ".join((f"{section.title}.", *section.notes, part.caption))
-            note = f"{_seeds(results)} {provenance(results, part.metrics)}."
-            yield part._replace(caption=f"{caption} {note}")
+            yield part._replace(caption=caption)
 
 
-def _parts(table: ReportTable) -> Iterator[ReportTable]:
+def _provenance(results: Results, table: ReportTable) -> str:
+    return f"{_seeds(results)} {provenance(results, table.metrics)}."
+
+
+def pages_of(table: ReportTable) -> Iterator[ReportTable]:
     """Yield tables that fit a page: reference systems apart from contenders, and the groups of a
     long table.
     """
@@ -103,7 +109,8 @@ def _seeds(results: Results) -> str:
     )
 
 
-def _table(table: ReportTable, *, label: str) -> str:
+def latex_table(table: ReportTable, *, label: str) -> str:
+    """Return a table as a float with a caption and a label."""
     width = len(table.head)
     lines = [
         r"\begin{table}[tbp]",

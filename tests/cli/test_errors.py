@@ -82,6 +82,11 @@ LIGHT_ERRORS = [
         ["compare", "folder", "--ratings", "bad.yaml", "--strict"],
         "--ratings: needs a finished comparison folder and",
     ),
+    (["compare", "folder", "--paper", "."], ". exists; choose another --paper"),
+    (
+        ["compare", "folder", "--paper", "new", "--ratings", "a.json"],
+        "--ratings: needs a finished comparison folder and",
+    ),
     (["evaluate", "folder"], "folder is not a run folder: it has no recipe.yaml"),
     (["respond", "nowhere"], "nowhere is not a run folder: it has no recipe.yaml"),
     (["compare", TRANSFORMER], "compare needs at least two contenders: recipes, run folders"),

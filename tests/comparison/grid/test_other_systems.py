@@ -14,6 +14,7 @@ import pytest
 from dialog.cli import main
 from dialog.comparison.grid.contenders import parse_files, read_statement, split_arguments
 from dialog.errors import UserError
+from dialog.escaping import escape_latex
 
 Compare = Callable[..., tuple[int, str]]
 DIALOGUES = 12
@@ -84,8 +85,29 @@ def test_files_are_the_seeds_of_a_system(compare: Compare, tmp_path: Path) -> No
     assert "dialogues" in tested["method"]
     assert compared["parity"] == []
     assert compare(*arguments, "--output", "out")[0] == 0, "the same command continues"
+    check_paper(compare, tmp_path / "out", tmp_path / "paper")
     code, line = compare(f"mine={mine}", f"theirs={mine.split(',')[0]},a0.jsonl", *arguments[2:])
     assert (code, "has the content of another" in line) == (2, True), line
+
+
+def check_paper(compare: Compare, folder: Path, paper: Path) -> None:
+    """The comparison is written as a paper, once."""
+    pytest.importorskip("matplotlib")
+    assert compare(str(folder), "--paper", str(paper))[0] == 0
+    assert not [path.name for path in paper.iterdir() if path.name.startswith(".")]
+    verdict = (paper / "verdict.tex").read_text(encoding="utf-8")
+    assert escape_latex(results(folder)["verdict"].splitlines()[0]) in verdict
+    methods = (paper / "methods.tex").read_text(encoding="utf-8")
+    assert "mine (responses of 3 runs) and theirs (responses of 2 runs)" in methods
+    assert "secondary hypotheses by Holm" in methods
+    assert "PyTorch" not in methods, "the systems ran elsewhere"
+    charts = {path.suffix for path in (paper / "figures").glob("differences*")}
+    assert charts == {".pdf", ".csv", ".tex"}
+    assert not (paper / "hyperparameters.tex").exists()
+    before = {path: path.read_bytes() for path in paper.rglob("*") if path.is_file()}
+    code, line = compare(str(folder), "--paper", str(paper))
+    assert (code, "exists" in line) == (2, True), line
+    assert before == {path: path.read_bytes() for path in paper.rglob("*") if path.is_file()}
 
 
 def test_translations_need_no_context_and_no_ids(compare: Compare, tmp_path: Path) -> None:
