@@ -26,7 +26,7 @@ from dialog.data.corpora.builtin.scenarios import (
 from dialog.data.dialogue import SPLITS, Copy, Dialogue, Turn
 from dialog.errors import UserError
 
-VERSION = "2"
+VERSION = "3"
 """Increased when a change of the generator or its texts changes a dialogue."""
 
 _BUCKETS = ("train",) * 3 + ("validation", "test")
@@ -67,19 +67,19 @@ class BuiltinDialogues:
     earlier ones.
 
     Two speakers alternate: an opening of 2 or 3 turns states facts (a name, a time, a dish, a
-    count, ...); two questions follow, each with its answer. An answer is a function of the turns
-    before it (of 6 turns, or more with the settings below), so the correct reply is unique. Its
-    `copies` point to the turns that state its facts.
+    count, ...); two questions follow, each with its answer, which states two facts. An answer is a
+    function of the turns before it (of 6 turns, or more with the settings below), so the correct
+    reply is unique. Its `copies` point to the turns that state its facts.
 
     `memory`, `distractors` and `corrections` make the task harder: they add exchanges of two turns
     between opening and questions, in random order. No value of a fact, corrected or not, is stated
     about another person. An answer repeats the last value of its fact, and nothing else before it
     has that value.
 
-    Splits combine what they say in different ways, so that a model cannot answer from memory: no
+    Splits combine facts in different ways, so that a model cannot answer from memory: no
     two splits share the last turn of an opening, a question with its answer, or an answer with the
     question after it, for any seeds, sizes and settings. Which split a combination belongs to is a
-    function of its words. Names, times and wordings alone occur in all splits, as do the exchanges
+    function of its words. Each fact and wording alone occurs in all splits, as do the exchanges
     that the settings above add. Within a split dialogues may repeat: 2 % of a million do, 0.07 %
     with `memory` 1. Dialogue i of a split depends only on i, the split and the settings other than
     `size`.

@@ -117,11 +117,11 @@ SCENARIOS: dict[str, Scenario] = {
             ),
         ),
         (
-            ("How many seats do I have?", "You have {count} seats."),
-            ("Under what name is it?", "It is under {name}."),
-            ("Which day is it?", "It is on {day}."),
-            ("When should I come?", "Please come at {time}."),
-            ("When does the band play?", "The band plays at {time2}."),
+            ("How many seats do I have?", "You have {count} seats, {name}."),
+            ("Under what name is it?", "It is under {name}, for {count}."),
+            ("Which day is it?", "It is on {day} at {time}."),
+            ("When should I come?", "Please come at {time} on {day}."),
+            ("When does the band play?", "The band plays at {time2} on {day}."),
         ),
         (
             ("My {person} has a table for {count3}.", "I know, it is by the window."),
@@ -153,10 +153,10 @@ SCENARIOS: dict[str, Scenario] = {
             ),
         ),
         (
-            ("How many nights did I book?", "You booked {count} nights."),
-            ("Under what name is it?", "It is under {name}."),
-            ("Which room is mine?", "Yours is the {colour} room."),
-            ("When is breakfast?", "Breakfast is at {time}."),
+            ("How many nights did I book?", "You booked {count} nights, {name}."),
+            ("Under what name is it?", "It is under {name}, for {count} nights."),
+            ("Which room is mine?", "Yours is the {colour} room, with breakfast at {time}."),
+            ("When is breakfast?", "Breakfast is at {time}, for the {colour} room."),
         ),
         (
             ("My {person} booked {count3} nights.", "Everybody is welcome."),
@@ -184,10 +184,10 @@ SCENARIOS: dict[str, Scenario] = {
             ("I was at the {place} on {day}.", "On {day} I was at the {place}."),
         ),
         (
-            ("What did you lose?", "I lost my {item}."),
-            ("What colour is it?", "The colour is {colour}."),
-            ("Where did you lose it?", "I lost it at the {place}."),
-            ("Which day was it?", "It was on {day}."),
+            ("What did you lose?", "I lost my {colour} {item}."),
+            ("What colour is it?", "The colour of the {item} is {colour}."),
+            ("Where did you lose it?", "I lost it at the {place} on {day}."),
+            ("Which day was it?", "It was on {day}, at the {place}."),
         ),
         (
             ("My {person} lost a {colour3} {item3}.", "That is a pity."),
@@ -221,10 +221,10 @@ SCENARIOS: dict[str, Scenario] = {
             ("For me the {dish2} and some {drink2}.", "For me some {drink2} and the {dish2}."),
         ),
         (
-            ("What will I eat?", "You will have the {dish}."),
-            ("What will you eat?", "I will have the {dish2}."),
-            ("What will I drink?", "You will have some {drink}."),
-            ("What will you drink?", "I will have some {drink2}."),
+            ("What will I eat?", "You will have the {dish}, with some {drink}."),
+            ("What will you eat?", "I will have the {dish2}, with some {drink2}."),
+            ("What will I drink?", "You will have some {drink}, with the {dish}."),
+            ("What will you drink?", "I will have some {drink2}, with the {dish2}."),
         ),
         (
             ("My {person} always has the {dish3} here.", "It must be good, then."),
@@ -252,10 +252,10 @@ SCENARIOS: dict[str, Scenario] = {
             ),
         ),
         (
-            ("Where were you on Saturday?", "I was at the {place}."),
-            ("Where were you on Sunday?", "I was at the {place2}."),
-            ("Who was there on Saturday?", "I met {name}."),
-            ("Who was there on Sunday?", "I met {name2}."),
+            ("Where were you on Saturday?", "I was at the {place} with {name}."),
+            ("Where were you on Sunday?", "I was at the {place2} with {name2}."),
+            ("Who was there on Saturday?", "I met {name} at the {place}."),
+            ("Who was there on Sunday?", "I met {name2} at the {place2}."),
         ),
         (
             ("My {person} met {name3} at the {place3}.", "What a surprise."),
@@ -288,10 +288,10 @@ SCENARIOS: dict[str, Scenario] = {
             ),
         ),
         (
-            ("What is the name of your cat?", "The name is {name}."),
-            ("What is the name of your dog?", "The name is {name2}."),
-            ("How old is your cat?", "It is {count} years old."),
-            ("How old is your dog?", "It is {count2} years old."),
+            ("What is the name of your cat?", "The name is {name}, who is {count}."),
+            ("What is the name of your dog?", "The name is {name2}, who is {count2}."),
+            ("How old is your cat?", "My {name} is {count} years old."),
+            ("How old is your dog?", "My {name2} is {count2} years old."),
         ),
         (
             ("My {person} has a cat called {name3}.", "I like that name."),
