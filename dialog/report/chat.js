@@ -31,6 +31,7 @@ class Reading { // the attention of one reply over what the model has read
     this.layer.addEventListener("change", () => { this.offerHeads(); this.draw(); });
     this.head.addEventListener("change", () => this.draw());
     this.rows.addEventListener("keydown", (event) => this.move(event));
+    this.map.addEventListener("toggle", () => this.scrollToEnd());
     this.clear();
   }
 
@@ -49,7 +50,7 @@ class Reading { // the attention of one reply over what the model has read
     this.row = null;
     const { maps } = answer;
     const layer = maps.some(({ name }) => name === this.layer.value) ? this.layer.value : maps.at(-1)?.name;
-    this.layer.replaceChildren(...maps.map(({ name }) => make("option", { value: name }, name.replace(/^decoder\./, "").replace(/\.?cross_attention$/, "") || name)));
+    this.layer.replaceChildren(...maps.map(({ name }) => make("option", { value: name }, name.replace(/^decoder\./, "").replace(/\.?(cross|source)_attention$/, "") || name)));
     this.layer.value = layer;
     this.choices.hidden = this.map.hidden = !maps.length;
     this.offerHeads();
@@ -109,7 +110,11 @@ class Reading { // the attention of one reply over what the model has read
       return cell;
     })));
     this.table.replaceChildren(make("thead", {}, head), make("tbody", {}, ...lines));
-    this.scroll.scrollLeft = this.scroll.scrollWidth; // to the last turn
+    this.scrollToEnd();
+  }
+
+  scrollToEnd() { // to the last turn
+    this.scroll.scrollLeft = this.scroll.scrollWidth;
   }
 
   move(event) { // one token is a stop of the Tab key; the arrow keys lead to the others

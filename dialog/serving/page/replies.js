@@ -18,6 +18,7 @@ class ReplyCard {
   wait() {
     this.element.ariaBusy = "true";
     this.problem.hidden = true;
+    this.text.hidden = false;
     this.show("");
   }
 
@@ -27,6 +28,7 @@ class ReplyCard {
 
   fail(message, retry) { // without retry, nothing can be done here
     this.element.ariaBusy = "false";
+    this.text.hidden = true;
     this.problem.replaceChildren(message, " ");
     if (retry) this.problem.append(button("Try again", retry));
     this.problem.hidden = false;
@@ -81,20 +83,19 @@ class ReplyCard {
     const answer = await attentionOf(model, context, text);
     const reading = new Reading(this.label, { isFolded: true });
     reading.show(answer, "");
-    const frame = make("div", { className: "all-maps" });
-    const all = make("details", {}, make("summary", {}, "All maps: every layer and head, of the encoder too"), frame);
-    all.addEventListener("toggle", () => {
-      if (all.open && !frame.firstChild) this.fill(frame, () => this.allMaps());
-    });
-    return [...unreadNote(answer), reading.element, all];
+    return [...unreadNote(answer), reading.element, button("All maps, of the encoder too", () => this.openMaps())];
   }
 
-  async allMaps() {
-    const { model, context, text } = this.about;
-    const page = make("iframe", { title: `All attention maps of ${this.label}` });
-    page.sandbox = "allow-scripts";
-    page.srcdoc = await allMapsOf(model, context, text);
-    return [page];
+  openMaps() { // in a window of their own: they need its width
+    byId("maps-of").textContent = this.label;
+    byId("maps").showModal();
+    this.fill(byId("frame"), async () => {
+      const { model, context, text } = this.about;
+      const page = make("iframe", { title: `All attention maps of ${this.label}` });
+      page.sandbox = "allow-scripts";
+      page.srcdoc = await allMapsOf(model, context, text);
+      return [page];
+    });
   }
 
   async candidates() {
@@ -126,11 +127,10 @@ function button(name, act, className = "button") {
 }
 
 function unreadNote({ unread, dropped }) { // what the model has not read of the chat
-  const notes = [];
-  if (unread.length) {
-    const title = unread.length === 1 ? "Not read: the first turn" : `Not read: the first ${unread.length} turns`;
-    notes.push(make("details", { className: "unread" }, make("summary", {}, title), ...unread.map((turn) => make("p", { dir: "auto" }, turn))));
-  }
-  if (dropped) notes.push(make("p", { className: "caption unread" }, `Not read: the first ${dropped === 1 ? "token" : `${dropped} tokens`} of what is left, which is longer than the model reads.`));
-  return notes;
+  if (!unread.length && !dropped) return [];
+  const count = (number, noun) => (number === 1 ? noun : `${number} ${noun}s`);
+  const parts = [...(unread.length ? [`first ${count(unread.length, "turn")}`] : []), ...(dropped ? [`${unread.length ? "next" : "first"} ${count(dropped, "token")}`] : [])];
+  const title = `Not read: the ${parts.join(" and the ")}`;
+  if (!unread.length) return [make("p", { className: "caption" }, title)];
+  return [make("details", { className: "unread" }, make("summary", {}, title), ...unread.map((turn) => make("p", { dir: "auto" }, turn)))];
 }
