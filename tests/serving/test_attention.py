@@ -120,6 +120,7 @@ def test_replies_are_as_described(client: Client) -> None:
         ("/v1/models/{name}", "get"): client.get("/v1/models").json["data"][0],
         ("/openapi.json", "get"): client.get("/openapi.json").json,
         ("/readyz", "get"): client.get("/readyz").json,
+        ("/runs", "get"): client.get("/runs").json,
         (CHAT, "post"): client.chat("Hi .").json,
         ("/attention", "post"): client.post(
             "/attention", {"context": CONTEXT, "response": "Fine ."}

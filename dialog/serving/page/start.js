@@ -125,6 +125,11 @@ document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.repeat || event.target.matches("input, textarea, select")) return;
   if (CHOICE_OF_KEY[event.key] && awaitsVote() && !votes.disabled) vote(CHOICE_OF_KEY[event.key]);
 });
+addEventListener("storage", ({ key }) => { // another tab has changed the list
+  if (key !== STORE) return;
+  chats = storedChats().map((one) => (one.id === chat.id ? chat : one));
+  showList();
+});
 addEventListener("hashchange", () => openAddress(location.hash));
 try {
   if (byId("key")) byId("key").value = sessionStorage.getItem(KEY) ?? "";
