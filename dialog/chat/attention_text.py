@@ -55,7 +55,7 @@ def attention_lines(
     context, reply = (readable_labels(maps[name]) for name in ("context_tokens", "response_tokens"))
     shown = len(reply) if height is None else max(FEWEST, (height - FRAME) // 2)
     hidden = max(0, len(reply) - shown)
-    note = f"{counted(hidden, 'more reply token')}: `dialog-seq2seq attention` shows all"
+    note = f"{counted(hidden, 'more reply token')}: `python -m dialog attention` shows all"
     reply = reply[:shown]
     weights = weights[:shown]
     groups = max(1, min(len(context), width - LABEL - 3))
@@ -105,7 +105,7 @@ def chosen_attention(
         raise UserError("/why: this run has no attention")
     if not layers:
         raise UserError(
-            "/why: the reply attends to no context tokens; `dialog-seq2seq attention` shows all"
+            "/why: the reply attends to no context tokens; `python -m dialog attention` shows all"
             " maps"
         )
     parts = []

@@ -93,7 +93,7 @@ class SearchSettings:
         elif name in SEARCHES:
             section = {"search": {"name": name}}
         else:
-            tune = f"; `dialog-seq2seq tune-generation {self.run.folder}` writes it"
+            tune = f"; `python -m dialog tune-generation {self.run.folder}` writes it"
             raise UserError(
                 "unknown search"
                 f" {name!r}{tune if name == 'tuned' else hint(name, sorted({**files, **SEARCHES}))}"

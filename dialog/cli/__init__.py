@@ -127,7 +127,7 @@ class VerbGroup(click.Group):
 def program() -> None:
     """Train, understand and fairly compare sequence-to-sequence dialogue models.
 
-    Example: dialog-seq2seq compare quickstart/lstm_bahdanau quickstart/transformer
+    Example: python -m dialog compare quickstart/lstm_bahdanau quickstart/transformer
     """
 
 

@@ -117,10 +117,10 @@ def attention(
     removes them in at most 24 steps, the least important ones first.
 
     \b
-    Example:  dialog-seq2seq attention RUN --context "Hi ." --output map.html
-    Two runs: dialog-seq2seq attention RUN RUN --context "Hi ." --response "Hey ." --output two.html
-    A split:  dialog-seq2seq attention RUN --statistics --split test --output statistics.html
-    Heads:    dialog-seq2seq attention RUN --importance --output heads.svg
+    Example:  python -m dialog attention RUN --context "Hi ." --output map.html
+    Two runs: python -m dialog attention RUN RUN --context "Hi ." --output two.html
+    A split:  python -m dialog attention RUN --statistics --split test --output statistics.html
+    Heads:    python -m dialog attention RUN --importance --output heads.svg
     """  # noqa: D301 - click reads the character \b
     folders, overrides = split_overrides(runs)
     if statistics or importance:

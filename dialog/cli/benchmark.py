@@ -55,7 +55,7 @@ def benchmark(
     share of the bound is relative to the speed of a large matrix product on this machine. Every
     generated response has 32 tokens and the end token; --precision is that of generation only.
 
-    Example: dialog-seq2seq benchmark quickstart/transformer trainer.precision=bf16-mixed
+    Example: python -m dialog benchmark quickstart/transformer trainer.precision=bf16-mixed
     """
     composed = compose(recipe, overrides, trust=FULL_TRUST)
     from dialog.benchmark import benchmark as measure

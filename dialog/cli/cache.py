@@ -26,9 +26,9 @@ def cache() -> None:
     comparisons and recipes are elsewhere: remove their folders yourself.
 
     \b
-    Example: dialog-seq2seq cache list
-    Remove prepared data:  dialog-seq2seq cache prune
-    Downloads too:         dialog-seq2seq cache prune --downloads
+    Example: python -m dialog cache list
+    Remove prepared data:  python -m dialog cache prune
+    Downloads too:         python -m dialog cache prune --downloads
     """  # noqa: D301 - click reads the character \b
 
 
@@ -37,7 +37,7 @@ def cache() -> None:
 def list_entries(as_json: bool) -> None:
     """List the copies, with their sizes.
 
-    Example: dialog-seq2seq cache list
+    Example: python -m dialog cache list
     """
     from dialog.runs.cached import cache_entries
 
@@ -59,14 +59,14 @@ def list_entries(as_json: bool) -> None:
 def prune(names: tuple[str, ...], downloads: bool, yes: bool, as_json: bool) -> None:
     """Remove the copies with these NAMES, as list prints them, or all but downloads.
 
-    Example: dialog-seq2seq cache prune --yes
+    Example: python -m dialog cache prune --yes
     """
     from dialog.runs.cached import DOWNLOAD, cache_entries, remove
 
     root = cache_folder()
     entries = cache_entries(root)
     if unknown := sorted(set(names) - {entry.name for entry in entries}):
-        raise UserError(f"{root}: no entry {unknown[0]!r}; dialog-seq2seq cache list shows all")
+        raise UserError(f"{root}: no entry {unknown[0]!r}; python -m dialog cache list shows all")
     chosen = [
         entry
         for entry in entries

@@ -69,9 +69,9 @@ def chat(
     --ablate removes heads of the last RUN. To see their effect, give one run twice.
 
     \b
-    Example: dialog-seq2seq chat runs/quickstart/transformer/...
-    Two runs:   dialog-seq2seq chat RUN RUN2 search=beam5
-    Self-chat:  dialog-seq2seq chat RUN RUN2 --self-chat 20 --start "Hello ."
+    Example: python -m dialog chat runs/quickstart/transformer/...
+    Two runs:   python -m dialog chat RUN RUN2 search=beam5
+    Self-chat:  python -m dialog chat RUN RUN2 --self-chat 20 --start "Hello ."
     """  # noqa: D301 - click reads the character \b
     folders, overrides = split_overrides(runs)
     if not 1 <= len(folders) <= 2:

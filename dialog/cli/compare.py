@@ -163,20 +163,20 @@ def compare(
     Several processes may run the same command with --output; they divide the work.
 
     \b
-    Example: dialog-seq2seq compare quickstart/lstm_bahdanau quickstart/transformer --seeds 3
-    Continue:          dialog-seq2seq compare DIR
-    More seeds:        dialog-seq2seq compare DIR --seeds 8
-    A new contender:   dialog-seq2seq compare DIR quickstart/transformer
-    Variants:          dialog-seq2seq compare quickstart/lstm_bahdanau
+    Example: python -m dialog compare quickstart/lstm_bahdanau quickstart/transformer --seeds 3
+    Continue:          python -m dialog compare DIR
+    More seeds:        python -m dialog compare DIR --seeds 8
+    A new contender:   python -m dialog compare DIR quickstart/transformer
+    Variants:          python -m dialog compare quickstart/lstm_bahdanau
                          --vary model.decoder.attention=additive,dot,none
-    Equal tuning:      dialog-seq2seq compare quickstart/lstm_bahdanau quickstart/transformer
+    Equal tuning:      python -m dialog compare quickstart/lstm_bahdanau quickstart/transformer
                          --tune optimizer.lr=3e-4,1e-3,3e-3 --seeds 3
-    Other systems:     dialog-seq2seq compare runs/mine/20260101-120000-abcd
+    Other systems:     python -m dialog compare runs/mine/20260101-120000-abcd
                          theirs=a1.jsonl,a2.jsonl,a3.jsonl
-    Programs:          dialog-seq2seq compare DIR --system 'mine: python mine.py'
-    A judge:           dialog-seq2seq compare DIR --judge 'python judge.py'
-    Blind ratings:     dialog-seq2seq compare DIR --ratings ann.json --ratings bob.json
-    A paper:           dialog-seq2seq compare DIR --paper OUT
+    Programs:          python -m dialog compare DIR --system 'mine: python mine.py'
+    A judge:           python -m dialog compare DIR --judge 'python judge.py'
+    Blind ratings:     python -m dialog compare DIR --ratings ann.json --ratings bob.json
+    A paper:           python -m dialog compare DIR --paper OUT
 
     Exit codes: 0 for a complete comparison, 2 for errors that you can fix, 1 if a run failed, 130
     and 143 after SIGINT and SIGTERM.

@@ -33,7 +33,7 @@ def contexts(recipe: str, overrides: tuple[str, ...], split: str, target: str) -
     Each line is {"id", "dialogue_id", "context": [TEXT, ...], "references": [TEXT]}. A system
     answers with lines {"id", "response"}, which compare reads.
 
-    Example: dialog-seq2seq contexts quickstart/transformer --output test.jsonl
+    Example: python -m dialog contexts quickstart/transformer --output test.jsonl
     """
     from dialog.comparison.grid.test_set import examples_of, system_input
     from dialog.runs.check import check_data

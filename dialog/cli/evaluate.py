@@ -53,7 +53,7 @@ def evaluate(
     written to a separate folder. Likelihoods are in float32 in any precision. Started by torchrun
     or srun, the processes divide the examples.
 
-    Example: dialog-seq2seq evaluate runs/quickstart/transformer/20260101-120000-abcd --split
+    Example: python -m dialog evaluate runs/quickstart/transformer/20260101-120000-abcd --split
         validation
     """
     from dialog.report.terminal import evaluation_lines

@@ -79,7 +79,7 @@ def export(
     search of the card's program, of generation_config.json and of the page. Each format needs the
     extra of its packages; web needs onnx, and downloads onnxruntime-web once.
 
-    Example: dialog-seq2seq export runs/quickstart/transformer/... --format ctranslate2 --output
+    Example: python -m dialog export runs/quickstart/transformer/... --format ctranslate2 --output
         exported
     """  # noqa: D301 - click reads the character \b
     check_new(output)

@@ -63,7 +63,7 @@ def inspect(
     truncation, speakers, characters, languages, unknown tokens, reserved strings and malformed
     records. The recipe's data settings apply, except data.filters.
 
-    Example: dialog-seq2seq inspect dailydialog/transformer data.path=DIR --html inspection.html
+    Example: python -m dialog inspect dailydialog/transformer data.path=DIR --html inspection.html
     """
     composed = compose(recipe, overrides, trust=trust)
     if html is not None:
@@ -98,7 +98,7 @@ def inspect(
         click.echo(text, nl=False)
     finally:  # write the page even if standard output fails
         if html is not None:
-            command = shlex.join(["dialog-seq2seq", "inspect", recipe, *overrides])
+            command = shlex.join(["python", "-m", "dialog", "inspect", recipe, *overrides])
             with writable(html, "--html"):
                 write_html(report, html, title=title, command=command)
             click.echo(f"page: {html}", err=True)

@@ -47,7 +47,7 @@ def parts(family: str | None, part: str | None, as_json: bool) -> None:
 
     With a PART, such as corpora csv, print its whole description.
 
-    Example: dialog-seq2seq parts attentions
+    Example: python -m dialog parts attentions
     """
     if family:
         lookup(FAMILIES, family, "family")

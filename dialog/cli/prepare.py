@@ -72,7 +72,7 @@ def prepare(
 
     The result is byte-identical for any number of workers and shards.
 
-    Example: dialog-seq2seq prepare dailydialog/transformer data.path=DIR
+    Example: python -m dialog prepare dailydialog/transformer data.path=DIR
     """
     from dialog.data.store.manifest import read_manifest
     from dialog.runs.check import check_data

@@ -25,9 +25,9 @@ def recipes(context: click.Context, as_json: bool) -> None:
     one that the recipe follows.
 
     \b
-    Example: dialog-seq2seq recipes
-    Copy and change one:    dialog-seq2seq recipes copy quickstart/transformer mine
-    Reproduce its results:  dialog-seq2seq recipes verify quickstart/transformer --full
+    Example: python -m dialog recipes
+    Copy and change one:    python -m dialog recipes copy quickstart/transformer mine
+    Reproduce its results:  python -m dialog recipes verify quickstart/transformer --full
     """  # noqa: D301 - click marks unwrapped text with a backspace
     if context.invoked_subcommand is not None:
         return
@@ -91,7 +91,7 @@ def copy(name: str, destination: Path) -> None:
     """Copy the recipe NAME, with all groups that it composes, into a new folder DEST; print the
     path of the copy.
 
-    Example: dialog-seq2seq recipes copy dailydialog/lstm_bahdanau mine
+    Example: python -m dialog recipes copy dailydialog/lstm_bahdanau mine
     """
     from dialog.recipes.copy import copy_recipe
 
@@ -122,7 +122,7 @@ def verify(names: tuple[str, ...], full: bool, as_json: bool) -> None:
     Exit codes: 0 if all checks passed, 2 if the only errors are ones that you can fix, such as a
     missing corpus, else 1.
 
-    Example: dialog-seq2seq recipes verify quickstart/lstm_bahdanau quickstart/transformer --full
+    Example: python -m dialog recipes verify quickstart/lstm_bahdanau quickstart/transformer --full
     """
     from dialog.recipes.verify import verify_recipes
 

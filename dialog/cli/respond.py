@@ -56,7 +56,7 @@ def respond(
     In a pipe, the response to a line is written before the next line is read. For an invalid line,
     {"id", "error"} is written instead, and the exit code is 2. Blank lines are skipped.
 
-    Example: echo '{"context": ["How are you ?"]}' | dialog-seq2seq respond
+    Example: echo '{"context": ["How are you ?"]}' | python -m dialog respond
         runs/quickstart/transformer/...
     """
     if target != "-":

@@ -41,7 +41,7 @@ def score(
     In a pipe, the score of a line is written before the next line is read. For an invalid line,
     {"id", "error"} is written instead, and the exit code is 2.
 
-    Example: echo '{"context": ["How are you ?"], "response": "Fine ."}' | dialog-seq2seq score
+    Example: echo '{"context": ["How are you ?"], "response": "Fine ."}' | python -m dialog score
         runs/quickstart/...
     """
     if target != "-":

@@ -113,7 +113,7 @@ def serve(
     the environment variable DIALOG_TOKEN is set, requests must send its value as a bearer token; if
     not, --host must be an address that only this machine can reach. Needs the extra `serve`.
 
-    Example: dialog-seq2seq serve runs/quickstart/transformer/...
+    Example: python -m dialog serve runs/quickstart/transformer/...
     """  # noqa: D301 - click reads the character \b
     try:
         from dialog.serving.engine import LoadLimits
@@ -123,9 +123,7 @@ def serve(
         package = (error.name or "").partition(".")[0]
         if package not in EXTRA:
             raise
-        raise UserError(
-            f"serve needs {package}; run pip install 'dialog-seq2seq[serve]'"
-        ) from error
+        raise UserError(f"serve needs {package}; run pip install '.[serve]'") from error
     from dialog.runs.load import load
 
     names, overrides = split_overrides(more)

@@ -44,7 +44,7 @@ def show(
 ) -> None:
     """Print a composed RECIPE, with the file and line that each value comes from.
 
-    Example: dialog-seq2seq show quickstart/transformer model.dropout=0.2 --model
+    Example: python -m dialog show quickstart/transformer model.dropout=0.2 --model
     """
     if as_json and (model or examples):
         raise UserError("--json: not with --model or --examples")

@@ -52,8 +52,8 @@ def start(
     it, and data.corpus.text=COLUMN names a column that was not found.
 
     \b
-    Example: dialog-seq2seq start chats.csv
-    Shorter:  dialog-seq2seq start chats.csv --yes --minutes 5 --serve
+    Example: python -m dialog start chats.csv
+    Shorter:  python -m dialog start chats.csv --yes --minutes 5 --serve
     """  # noqa: D301 - click reads the character \b
     from dialog.start.start import StartRequest, next_commands
     from dialog.start.start import start as start_run

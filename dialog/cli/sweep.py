@@ -82,11 +82,11 @@ def sweep(
 
     Needs the extra optuna. Pruned and failed trials count. The test split is never read.
 
-    Example: dialog-seq2seq sweep quickstart/lstm_bahdanau quickstart/transformer --trials 10
+    Example: python -m dialog sweep quickstart/lstm_bahdanau quickstart/transformer --trials 10
         trainer.max_steps=500
     """
     if find_spec("optuna") is None:
-        raise UserError("a sweep needs optuna: pip install 'dialog-seq2seq[optuna]'")
+        raise UserError("a sweep needs optuna: pip install '.[optuna]'")
     if bool(recipes) == (resume is not None):
         raise UserError("give recipes to sweep, or --resume SWEEP" + ", not both" * bool(recipes))
     from dialog.tuning import sweep as sweeps

@@ -69,9 +69,9 @@ def train(
 ) -> None:
     """Train a RECIPE and print the run folder.
 
-    Example: dialog-seq2seq train quickstart/transformer trainer.max_epochs=2 logger=wandb
+    Example: python -m dialog train quickstart/transformer trainer.max_epochs=2 logger=wandb
 
-    Resume a stopped or killed run: dialog-seq2seq train --resume RUN
+    Resume a stopped or killed run: python -m dialog train --resume RUN
     """
     check_only_with("--resume RUN", resume, "trust")
     check_only_with("--prove-resume", prove_resume, "kills")
@@ -88,7 +88,7 @@ def train(
         return
     if recipe is None:
         raise UserError(
-            "no recipe given; list them with dialog-seq2seq recipes, or resume a run with"
+            "no recipe given; list them with python -m dialog recipes, or resume a run with"
             " --resume RUN"
         )
     if prove_resume:
@@ -109,7 +109,7 @@ def report(trained: Trained, as_json: bool) -> None:
         click.echo(json.dumps(asdict(trained), default=str))
         return
     click.echo(result_line(trained), err=True)
-    click.echo(f"next: dialog-seq2seq chat {shlex.quote(str(trained.folder))}", err=True)
+    click.echo(f"next: python -m dialog chat {shlex.quote(str(trained.folder))}", err=True)
     click.echo(str(trained.folder))
 
 

@@ -73,7 +73,7 @@ def tune(
 
     The short training runs are not kept; the only file written is that of --output.
 
-    Example: dialog-seq2seq tune quickstart/transformer --lr --output lr.svg
+    Example: python -m dialog tune quickstart/transformer --lr --output lr.svg
     """
     composed = compose(recipe, overrides, trust=FULL_TRUST)
     if not lr and not batch_tokens:

@@ -82,9 +82,9 @@ def tune_generation(
     length_mean.
 
     \b
-    Example: dialog-seq2seq tune-generation runs/quickstart/transformer/...
-    Two runs in one plot: dialog-seq2seq tune-generation RUN RUN2 --examples 1000
-    A grid: dialog-seq2seq tune-generation RUN --vary generation=beam5,top_p --vary
+    Example: python -m dialog tune-generation runs/quickstart/transformer/...
+    Two runs in one plot: python -m dialog tune-generation RUN RUN2 --examples 1000
+    A grid: python -m dialog tune-generation RUN --vary generation=beam5,top_p --vary
         generation.no_repeat_ngram=0,3
     """  # noqa: D301 - click reads the character \b
     folders, overrides = split_overrides(runs)

@@ -20,7 +20,7 @@ def verify(run: Path, as_json: bool) -> None:
 
     Exits with 2 if a file has changed or is missing.
 
-    Example: dialog-seq2seq verify runs/quickstart/transformer/20260101-120000-abcd
+    Example: python -m dialog verify runs/quickstart/transformer/20260101-120000-abcd
     """
     from dialog.runs.verify import DAMAGE
     from dialog.runs.verify import verify as verify_run

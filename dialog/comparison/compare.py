@@ -54,7 +54,9 @@ def compare(grid: Grid, request: Request, advice: str = "") -> Results | None:
     )
     jobs = ["--jobs", str(request.jobs)] if request.jobs > 1 else []
     systems = system_options(grid)
-    again = shlex.join(["dialog-seq2seq", "compare", str(grid.folder), *options, *systems, *jobs])
+    again = shlex.join(
+        ["python", "-m", "dialog", "compare", str(grid.folder), *options, *systems, *jobs]
+    )
     work = Work(grid, advice or f"continue with: {again}", request.timeout)
     with stopping(work.advice):
         if request.job:

@@ -112,7 +112,7 @@ def find_recipe(name: str) -> Path:
     """Return the file of a recipe: a path to YAML, or a name as ``dialog recipes`` prints it."""
     path = Path(name)
     shipped = {} if is_path(name) else shipped_recipes()
-    start = f"dialog-seq2seq start {shlex.quote(name)}"
+    start = f"python -m dialog start {shlex.quote(name)}"
     if path.is_dir() and name not in shipped:
         inside = ", ".join(str(file) for file in sorted(path.glob("*.yaml")))
         advice = f"recipes in it: {inside}" if inside else f"if it holds chats: {start}"
@@ -249,7 +249,7 @@ def choice_file(group: str, choice: str, files: Mapping[str, Path], place: str) 
         return Path(choice)
     if choice not in files:
         missing = (
-            "; `dialog-seq2seq tune-generation RUN` writes it"
+            "; `python -m dialog tune-generation RUN` writes it"
             if choice == "tuned"
             else hint(choice, files)
         )

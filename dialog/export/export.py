@@ -53,9 +53,7 @@ def check_packages(name: str, entry: FormatEntry) -> None:
     """
     for package in entry.packages:
         if find_spec(package) is None:
-            raise UserError(
-                f"--format {name} needs {package}; run pip install 'dialog-seq2seq[{entry.extra}]'"
-            )
+            raise UserError(f"--format {name} needs {package}; run pip install '.[{entry.extra}]'")
 
 
 def export(run: Run, name: str, output: Path, *, with_code: bool = False) -> Parity:

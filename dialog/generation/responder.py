@@ -51,7 +51,7 @@ class Candidate(NamedTuple):
 def no_reverse(folder: str) -> Likelihoods:
     """Raise UserError: only a run folder can load the model of another one."""
     raise UserError(
-        f"mmi: the reverse model {folder} needs a run folder; use `dialog-seq2seq respond` or"
+        f"mmi: the reverse model {folder} needs a run folder; use `python -m dialog respond` or"
         " dialog.load"
     )
 

@@ -79,7 +79,7 @@ def _module(name: str) -> Any:
         return import_module(name)
     except ImportError as error:
         raise UserError(
-            "--paper needs matplotlib for figures; run pip install 'dialog-seq2seq[paper]'"
+            "--paper needs matplotlib for figures; run pip install '.[paper]'"
         ) from error
 
 

@@ -128,12 +128,11 @@ def _run_below(folder: Path) -> str:
 def weights_remedy(folder: Path) -> str:
     """Return what to do about missing or damaged weights."""
     if (folder / BEST).is_file():
-        return f"rebuild it from {BEST}: dialog-seq2seq train --resume {folder}"
+        return f"rebuild it from {BEST}: python -m dialog train --resume {folder}"
     if (folder / SUMMARY).is_file():
         return f"{BEST} is missing too; restore one from a copy, or train again"
-    return (
-        f"no validation has saved weights yet; continue with dialog-seq2seq train --resume {folder}"
-    )
+    again = f"python -m dialog train --resume {folder}"
+    return f"no validation has saved weights yet; continue with {again}"
 
 
 def hash_of(value: object) -> str:
@@ -168,7 +167,7 @@ def opened(
             yield
         except OSError as error:
             if expected := disk_error(
-                error, f"continue with: dialog-seq2seq train --resume {folder}"
+                error, f"continue with: python -m dialog train --resume {folder}"
             ):
                 raise expected from error
             raise

@@ -108,7 +108,7 @@ def remedy(run: Path, file: str, states: dict[str, str]) -> str:
     """Return what to do about a file; nothing if it is intact."""
     if states[file] == INTACT:
         return ""
-    resume = f"dialog-seq2seq train --resume {run}"
+    resume = f"python -m dialog train --resume {run}"
     if file == WEIGHTS and states.get(BEST, INTACT) == INTACT:
         return weights_remedy(run)
     if file == f"{CHECKPOINTS}/last.ckpt" and states.get(f"{CHECKPOINTS}/previous.ckpt") == INTACT:

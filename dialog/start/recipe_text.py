@@ -116,6 +116,6 @@ def check_free(file: Path) -> None:
     """
     if file.exists():
         raise UserError(
-            f"{file} exists; train it with dialog-seq2seq train {file}, choose another --name, or"
+            f"{file} exists; train it with python -m dialog train {file}, choose another --name, or"
             " remove it"
         )

@@ -72,7 +72,7 @@ class StartRequest:
     def command(self) -> str:
         """The command, for the recipe's comment."""
         options = [f"--minutes={self.minutes:g}", *(["--pseudonyms"] * self.pseudonyms)]
-        words = ["dialog-seq2seq", "start", str(self.path), *self.overrides, *options]
+        words = ["python", "-m", "dialog", "start", str(self.path), *self.overrides, *options]
         return one_line(shlex.join(words))
 
 
@@ -111,7 +111,7 @@ def start(request: StartRequest, say: Say, confirm: Confirm) -> Started:
     if not confirm("Are dialogues, speakers and texts right?"):
         raise UserError(
             "stopped; name the columns, such as data.corpus.text=COLUMN, or the format, such as"
-            " data.corpus.name=text (dialog-seq2seq parts corpora lists all)"
+            " data.corpus.name=text (python -m dialog parts corpora lists all)"
         )
     say_inspection(corpus, found, say)
     component: Mapping[str, Any] = detected.component
@@ -319,4 +319,4 @@ def next_commands(started: Started) -> Iterator[str]:
         ("compare models", f"compare {recipe} --vary model.decoder.attention=additive,none"),
         ("copies of the data", "cache list"),
     ):
-        yield f"  {does:<18}  dialog-seq2seq {command}"
+        yield f"  {does:<18}  python -m dialog {command}"

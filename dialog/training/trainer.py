@@ -221,7 +221,7 @@ def exit_of(trainer: Trainer, stopped: Stopped, advice: str | None) -> BaseExcep
         started_here = isinstance(trainer.strategy.cluster_environment, LightningEnvironment)  # type: ignore[attr-defined]
         return SystemExit(0 if started_here else stopped.code)
     resume = (
-        f"resume at step {_checkpoints(trainer).step}: dialog-seq2seq train --resume"
+        f"resume at step {_checkpoints(trainer).step}: python -m dialog train --resume"
         f" {trainer.default_root_dir}"
     )
     message = f"stopped by {stopped}; {advice or resume}"

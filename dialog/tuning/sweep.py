@@ -164,7 +164,7 @@ def train_next(
 
 def resume_advice(folder: Path) -> str:
     """Return what to do after a sweep was stopped."""
-    return f"resume the sweep: dialog-seq2seq sweep --resume {folder}"
+    return f"resume the sweep: python -m dialog sweep --resume {folder}"
 
 
 def open_study(storage: BaseStorage, name: str, settings: SweepSettings) -> optuna.Study:

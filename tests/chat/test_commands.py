@@ -190,7 +190,7 @@ def test_long_replies_fill_the_terminal_and_no_more(height: int | None, shown: i
         2
     ] * shown + [0] * (40 - shown)
     assert lines[-1].startswith(f"{40 - shown} more reply token") == (shown < 40)
-    assert lines[-1].endswith("`dialog-seq2seq attention` shows all") == (shown < 40)
+    assert lines[-1].endswith("`python -m dialog attention` shows all") == (shown < 40)
     assert height is None or height < 11 or len(lines) < height  # a line is left for the prompt
 
 

@@ -100,7 +100,7 @@ def test_the_penalty_of_the_longest_response_is_a_number(
         ({"required": ["big cat"], "banned": ["Cat"]}, "'big cat' contains the banned word 'Cat'"),
         ({"banned": "cat"}, "banned: give a list, such as [one, two]"),
         ({"name": "os.getcwd"}, "unknown search 'os.getcwd'"),
-        ({"name": "tuned"}, "unknown search 'tuned'; `dialog-seq2seq tune-generation "),
+        ({"name": "tuned"}, "unknown search 'tuned'; `python -m dialog tune-generation "),
     ],
 )
 def test_wrong_settings_are_one_line(

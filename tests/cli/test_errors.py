@@ -35,7 +35,7 @@ LIGHT_ERRORS = [
     (["show", "bad.yaml"], "bad.yaml:2: "),
     (
         ["train", "my chats.csv.gz"],
-        "my chats.csv.gz is a data file, not a recipe; write a recipe for it: dialog-seq2seq start 'my",
+        "my chats.csv.gz is a data file, not a recipe; write a recipe for it: python -m dialog start 'my",
     ),
     (["compare", TRANSFORMER, "folder/chats.csv"], "folder/chats.csv is a data file, not a recipe"),
     (

@@ -20,10 +20,10 @@ def test_help_shows_an_example_and_loads_nothing_heavy() -> None:
     for verb, done in zip(
         names, series([[*verb.split(), "--help"] for verb in names]), strict=True
     ):
-        text = " ".join(done.out.replace("echo '{", f"dialog-seq2seq {verb} ").split())
+        text = " ".join(done.out.replace("echo '{", f"python -m dialog {verb} ").split())
         assert (done.code, done.err, done.loaded) == (0, "", []), verb
         assert done.out.startswith("Usage: "), verb
-        assert f"Example: dialog-seq2seq {verb}" in text, verb
+        assert f"Example: python -m dialog {verb}" in text, verb
 
 
 def test_help_lists_every_verb_and_is_the_default() -> None:

@@ -214,7 +214,7 @@ def test_folder_of_recipes_is_named_as_one(tmp_path: Path) -> None:
 def test_a_run_that_is_not_tuned_names_the_command() -> None:
     with pytest.raises(
         UserError,
-        match="unknown generation 'tuned'; `dialog-seq2seq tune-generation RUN` writes it",
+        match="unknown generation 'tuned'; `python -m dialog tune-generation RUN` writes it",
     ):
         compose("quickstart/transformer", ["generation=tuned"])
 

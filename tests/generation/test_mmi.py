@@ -176,7 +176,7 @@ def test_scores_that_are_no_numbers_give_no_reply() -> None:
     [
         (
             {"name": "mmi"},
-            "mmi: no reverse model; train one with `dialog-seq2seq train RECIPE data.reverse=true",
+            "mmi: no reverse model; train one with `python -m dialog train RECIPE data.reverse=true",
         ),
         ({"name": "mmi"}, "its folder is generation.search.reverse"),
         (

@@ -95,7 +95,7 @@ def test_sweep_and_tune_stopped_by_a_signal_say_what_to_do(server: Server) -> No
     outputs = [process.output for process in (sweeping, *tunings)]
     assert [process.wait() for process in (sweeping, *tunings)] == [[129], [130], [143]], outputs
     assert (
-        "stopped by SIGHUP; resume the sweep: dialog-seq2seq sweep --resume"
+        "stopped by SIGHUP; resume the sweep: python -m dialog sweep --resume"
         f" {server.folder}/swept\n" in sweeping.output
     )
     interrupted, terminated = (tuning.output for tuning in tunings)
@@ -114,7 +114,7 @@ def test_full_disk_costs_no_checkpoint(server: Server, alone: Path) -> None:
     assert training.wait() == [2], training.output
     (line,) = [line for line in training.output.splitlines() if "cannot be saved" in line]
     assert line.startswith(f"dialog: {folder}/checkpoints/")
-    assert line.endswith(f"continue with: dialog-seq2seq train --resume {folder}")
+    assert line.endswith(f"continue with: python -m dialog train --resume {folder}")
     assert "Traceback" not in training.output
     assert 0 < step(folder) < STEPS
     assert not [

@@ -147,7 +147,7 @@ def test_full_disk_names_the_file_and_how_to_continue(
     monkeypatch.setattr(DialogModule, "training_step", training_step)
     with pytest.raises(UserError) as raised:
         train(tiny("transformer", *CHANCE, *SHORT), folder, quiet=True)
-    command = f"continue with: dialog-seq2seq train --resume {folder}"
+    command = f"continue with: python -m dialog train --resume {folder}"
     assert str(raised.value) == f"{path}: No space left on device; free disk space and {command}"
     monkeypatch.undo()
     aside.replace(path)

@@ -262,7 +262,7 @@ def trained_recipe(folder: Path, *, trust: Trust) -> Composed:
     check_files(folder)
     if read_summary(folder) is None:
         raise UserError(
-            f"{folder}: training has not finished; resume it with dialog-seq2seq train --resume"
+            f"{folder}: training has not finished; resume it with python -m dialog train --resume"
             f" {folder}"
         )
     return composed

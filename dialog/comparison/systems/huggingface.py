@@ -63,9 +63,7 @@ class Model:
         try:
             import transformers
         except ModuleNotFoundError as error:
-            raise UserError(
-                "hf: needs transformers; install dialog-seq2seq[transformers]"
-            ) from error
+            raise UserError("hf: needs transformers; pip install '.[transformers]'") from error
 
         options = {
             "revision": revision,

@@ -80,7 +80,7 @@ def on_ray(job: Job, shards: Path, count: int, progress: Progress) -> None:
     try:
         import ray  # noqa: F401 - checks that it is installed
     except ImportError as error:
-        raise UserError("--engine ray needs Ray; install dialog-seq2seq[ray]") from error
+        raise UserError("--engine ray needs Ray; run pip install '.[ray]'") from error
     with redirect_stdout(sys.stderr):  # Ray prints about dead workers
         _on_ray(job, shards, count, progress)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyarrow import Array, RecordBatch, Schema
     from pyarrow.parquet import ColumnChunkMetaData
 
-INSTALL = "install dialog-seq2seq[hf]"
+INSTALL = "run pip install '.[hf]'"
 BATCH_ROWS = 1000
 BATCH_BYTES = 2**24
 """Most rows of a batch, and about its most bytes; a larger row is a batch of its own."""

@@ -50,7 +50,7 @@ class MutualInformation(Search):
         search: Component = BEAM,
     ) -> None:
         if not reverse:
-            train = "`dialog-seq2seq train RECIPE data.reverse=true data.context_turns=1`"
+            train = "`python -m dialog train RECIPE data.reverse=true data.context_turns=1`"
             raise ValueError(
                 f"no reverse model; train one with {train}: its folder is generation.search.reverse"
             )

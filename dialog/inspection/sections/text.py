@@ -289,7 +289,7 @@ class LanguageSection:
                 "good",
                 "not checked",
                 "Only scripts were checked (see Characters): py3langid is not installed.",
-                "Install it: pip install 'dialog-seq2seq[inspect]'.",
+                "Install it: pip install '.[inspect]'.",
                 data={"sample": 0},
             )
         languages = {

@@ -46,9 +46,7 @@ class LocalEncoder:
         try:
             library = import_module("transformers")
         except ImportError as error:
-            raise ValueError(
-                "needs transformers; run pip install 'dialog-seq2seq[meaning]'"
-            ) from error
+            raise ValueError("needs transformers; run pip install '.[meaning]'") from error
         library.utils.logging.disable_progress_bar()
         try:
             self.tokenizer: Any = library.AutoTokenizer.from_pretrained(

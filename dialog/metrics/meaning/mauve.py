@@ -45,9 +45,7 @@ class Mauve(Metric):
         try:
             self.library: Any = import_module("mauve")
         except ImportError as error:
-            raise ValueError(
-                "needs mauve-text; run pip install 'dialog-seq2seq[meaning]'"
-            ) from error
+            raise ValueError("needs mauve-text; run pip install '.[meaning]'") from error
         self.encoder = LocalEncoder(model)
         self.add_state("own", [], dist_reduce_fx="cat")
         self.add_state("gold", [], dist_reduce_fx="cat")

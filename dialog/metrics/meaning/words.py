@@ -32,7 +32,7 @@ class Meteor(MeanOverlap):
             self.meteor = import_module("nltk.translate.meteor_score").single_meteor_score
         except (ImportError, LookupError, OSError) as error:
             raise ValueError(
-                "needs nltk and WordNet; run pip install 'dialog-seq2seq[meaning]', "
+                "needs nltk and WordNet; run pip install '.[meaning]', "
                 "then python -m nltk.downloader wordnet"
             ) from error
 

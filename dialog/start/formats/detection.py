@@ -48,7 +48,7 @@ def detect(path: Path, given: Mapping[str, Any]) -> Detected:
         raise UserError(f"{path} does not exist; give a file or folder of chats")
     if is_path(str(path)):
         raise UserError(
-            f"{path} is a recipe, not a file of chats; train it: dialog-seq2seq train {path}"
+            f"{path} is a recipe, not a file of chats; train it: python -m dialog train {path}"
         )
     if "name" in given:
         return Detected(dict(given), f"corpus {given['name']}, as you chose")

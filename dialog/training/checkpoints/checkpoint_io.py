@@ -159,7 +159,7 @@ def saving(path: Path, run: Path) -> Iterator[None]:
         raise UserError(
             f"{path}: cannot be saved ({reason});"
             f" {'the previous one is intact; ' if previous else ''}free or repair the disk and"
-            f" continue with: dialog-seq2seq train --resume {run}"
+            f" continue with: python -m dialog train --resume {run}"
         ) from error
 
 

@@ -37,7 +37,7 @@ class TensorBoardTracker(Logger):
     def __init__(self, folder: Path, *, self_attention: bool = False) -> None:
         super().__init__()
         if find_spec("tensorboard") is None:
-            raise ImportError("needs TensorBoard: pip install 'dialog-seq2seq[tensorboard]'")
+            raise ImportError("needs TensorBoard: pip install '.[tensorboard]'")
         self.folder = folder / "tensorboard"
         self._writer: RecordWriter | None = None
 

@@ -55,7 +55,7 @@ def test_stopped_comparison_names_the_command_that_continues(
     process.send(number)
     assert process.wait() == [code]
     (message,) = [line for line in process.output.splitlines() if "continue with" in line]
-    assert message.endswith(f"continue with: dialog-seq2seq compare {folder}")
+    assert message.endswith(f"continue with: python -m dialog compare {folder}")
     assert "train --resume" not in process.output
     assert [*folder.glob("runs/**/checkpoints/last.ckpt")]
     assert not (folder / "results.json").exists()

@@ -33,9 +33,7 @@ def bertviz_view(reading: Mapping[str, Any]) -> str:
     try:
         from bertviz import head_view
     except ImportError as error:
-        raise UserError(
-            "--bertviz: bertviz is not installed; pip install 'dialog-seq2seq[bertviz]'"
-        ) from error
+        raise UserError("--bertviz: bertviz is not installed; pip install '.[bertviz]'") from error
     import torch
 
     maps = [one for one in maps_of(reading) if one.kind != ROLLOUT]
