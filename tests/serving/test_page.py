@@ -201,21 +201,31 @@ def test_failures_keep_the_line(studio: Client, tmp_path: Path) -> None:
 
 @pytest.mark.endurance
 @needs_chromium
-def test_a_slow_reply_can_be_stopped(studio: Client, tmp_path: Path) -> None:
+def test_a_slow_reply_is_shown_as_it_comes_and_can_be_stopped(
+    studio: Client, tmp_path: Path
+) -> None:
+    """What there is of it is kept; without any, the line is back."""
     with browsing(tmp_path) as page:
         opened(page, studio)
         page.evaluate(
-            "globalThis.fetch = (path, { signal }) => new Promise((_, reject) =>"
-            " signal.addEventListener('abort', () => reject(new DOMException('', 'AbortError'))))"
+            "globalThis.stream = (content) => (path, { signal }) => Promise.resolve(new Response("
+            "new ReadableStream({ start(one) {"
+            " if (content) one.enqueue(new TextEncoder().encode(`data: ${JSON.stringify("
+            "{ choices: [{ delta: { content } }] })}\n\n`));"
+            " signal.addEventListener('abort', () => one.error(signal.reason)); } })))"
         )
-        page.evaluate("byId('text').focus()")
-        page.type("Hi .")
-        page.press("Enter", windowsVirtualKeyCode=13)
-        page.until("running && turns.querySelectorAll('[aria-busy=true]').length === 2")
-        assert page.evaluate("send.textContent") == "Stop"
-        page.press("Escape", windowsVirtualKeyCode=27)
-        page.until("!running")
-        assert page.evaluate("[text.value, send.textContent]") == ["Hi .", "Send"]
+        for content in ("", "Sure"):
+            page.evaluate(f"fetch = stream('{content}'); text.value = ''; text.focus()")
+            page.type("Hi .")
+            page.press("Enter", windowsVirtualKeyCode=13)
+            page.until("running && turns.querySelectorAll('[aria-busy=true]').length === 2")
+            page.until(f"turns.querySelector('.text').textContent === '{content}'")
+            assert page.evaluate("send.textContent") == "Stop"
+            page.press("Escape", windowsVirtualKeyCode=27)
+            page.until("!running && send.textContent === 'Send'")
+            texts = "chat.exchanges.flatMap(({ replies }) => replies.map(({ text }) => text))"
+            assert page.evaluate(texts) == [content] * 2 * bool(content)
+            assert page.evaluate("text.value") == ("" if content else "Hi .")
 
 
 @pytest.mark.endurance

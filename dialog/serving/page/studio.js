@@ -95,7 +95,7 @@ function factsOf({ facts, results, search, removed: isGone }) {
 
 function showModels() {
   byId("models").replaceChildren(...runs.map((run) => {
-    const answers = make("input", { type: "checkbox", checked: !silent.has(run.name), disabled: runs.length < 2 });
+    const answers = make("input", { type: "checkbox", ariaLabel: run.name, checked: !silent.has(run.name), disabled: runs.length < 2 });
     answers.addEventListener("change", () => {
       if (answers.checked) silent.delete(run.name);
       else silent.add(run.name);
