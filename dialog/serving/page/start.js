@@ -66,7 +66,7 @@ async function load() {
   } catch (error) {
     const isLocked = error.status === 401;
     byId("lock").hidden = !isLocked;
-    say("loading", isLocked && !keyOf() ? "This service needs a key." : error.message);
+    say("loading", !isLocked ? error.message : keyOf() ? "The service does not accept this key." : "This service needs a key.");
     byId("retry").hidden = isLocked;
     return;
   }

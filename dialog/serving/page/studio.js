@@ -95,7 +95,7 @@ function factsOf({ facts, results, search, removed: isGone }) {
 
 function showModels() {
   byId("models").replaceChildren(...runs.map((run) => {
-    const answers = make("input", { type: "checkbox", ariaLabel: run.name, checked: !silent.has(run.name), disabled: runs.length < 2 });
+    const answers = make("input", { type: "checkbox", ariaLabel: run.name, checked: !silent.has(run.name), hidden: runs.length < 2 });
     answers.addEventListener("change", () => {
       if (answers.checked) silent.delete(run.name);
       else silent.add(run.name);
@@ -118,7 +118,7 @@ function showWelcome() {
   byId("greeting").textContent = title;
   byId("explanation").textContent = chat.blind
     ? "Write a line. Two replies appear, in random order; choose the better one, and the chat continues with it. Your votes are kept by the service."
-    : `${names.length > 1 ? "All models answer the same line, each in a chat of its own." : "The model answers your line."} Under each reply you see where the model looked while it wrote.`;
+    : `${names.length > 1 ? "All models answer the same line, each in a chat of its own." : "The model answers your line."} “Attention” below a reply shows where the model looked while it wrote.`;
   byId("openings").replaceChildren(...known.map((line) => {
     const opening = button(line, () => answer(line));
     opening.dir = "auto";
