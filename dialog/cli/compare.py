@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dialog.cli.completion import recipes_and_settings
-from dialog.cli.options import is_given, trust_option
+from dialog.cli.options import check_only_with, is_given, trust_option
 from dialog.config.trust import Trust
 from dialog.errors import UserError
 from dialog.escaping import to_json
@@ -97,7 +98,20 @@ log = logging.getLogger("dialog")
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Add ratings made in report.html.",
+    help="Add the ratings of a study: files of its pages, or CSV. Several may follow.",
+)
+@click.option(
+    "--study",
+    type=click.Path(path_type=Path),
+    metavar="OUT",
+    help="Write pairs of responses for people, as pages and CSV, into a new folder.",
+)
+@click.option(
+    "--raters",
+    type=click.IntRange(1),
+    default=5,
+    show_default=True,
+    help="Number of raters of --study.",
 )
 @click.option(
     "--judge",
@@ -110,9 +124,7 @@ log = logging.getLogger("dialog")
 @click.option(
     "--items",
     type=click.IntRange(1),
-    default=200,
-    show_default=True,
-    help="Pairs of responses of each two contenders for --judge.",
+    help=("Pairs of responses of each two contenders [default: 200 for --judge, 50 for --study]."),
 )
 @click.option(
     "--paper",
@@ -142,8 +154,10 @@ def compare(
     references: str | None,
     trust: Trust,
     ratings: tuple[Path, ...],
+    study: Path | None,
+    raters: int,
     judge: str | None,
-    items: int,
+    items: int | None,
     paper: Path | None,
     as_json: bool,
     job: bool,
@@ -175,7 +189,8 @@ def compare(
                          theirs=a1.jsonl,a2.jsonl,a3.jsonl
     Programs:          python -m dialog compare DIR --system 'mine: python mine.py'
     A judge:           python -m dialog compare DIR --judge 'python judge.py'
-    Blind ratings:     python -m dialog compare DIR --ratings ann.json --ratings bob.json
+    A study:           python -m dialog compare DIR --study OUT
+    Its ratings:       python -m dialog compare DIR --ratings ann.jsonl bob.jsonl
     A paper:           python -m dialog compare DIR --paper OUT
 
     Exit codes: 0 for a complete comparison, 2 for errors that you can fix, 1 if a run failed, 130
@@ -186,11 +201,20 @@ def compare(
     names, overrides = split_arguments(contenders)
     if not (contenders or systems):
         raise UserError("compare needs contenders; see compare --help")
+    check_only_with("--judge or --study", judge or study, "items")
+    check_only_with("--study", study, "raters")
     if ratings:
-        check_finished_only("ratings", contenders)
-        from dialog.comparison.statistics.ratings import add_ratings
+        check_finished_only("ratings", contenders[:1])
+        from dialog.comparison.preference.ratings import add_ratings
 
-        show_preferences(add_ratings(Path(contenders[0]), ratings), as_json=as_json)
+        files = [*ratings, *map(Path, contenders[1:])]
+        show_preferences(add_ratings(Path(contenders[0]), files), as_json=as_json)
+        return
+    if study:
+        check_finished_only("study", contenders)
+        from dialog.comparison.preference.study import write_study
+
+        click.echo(write_study(Path(contenders[0]), study, raters=raters, items=items))
         return
     if paper:
         check_finished_only("paper", contenders)
@@ -234,30 +258,38 @@ def compare(
     click.echo(f"report: {grid.folder / 'report.html'}", err=as_json)
 
 
-OF_JUDGE = {"contenders", "judge", "items", "timeout", "as_json"}
-"""Parameters of a judge of a finished comparison."""
+OF_FINISHED = {
+    "judge": ("items", "timeout"),
+    "study": ("raters", "items"),
+    "ratings": (),
+    "paper": (),
+}
+"""Parameters that belong to an option for a finished comparison."""
 
 
 def is_finished(contenders: tuple[str, ...]) -> bool:
     """Return whether the command names a finished comparison and nothing to add."""
-    parameters = click.get_current_context().params
-    return (
-        len(contenders) == 1
-        and (Path(contenders[0]) / "results.json").is_file()
-        and not any(is_given(name) for name in parameters if name not in OF_JUDGE)
-    )
+    is_folder = len(contenders) == 1 and (Path(contenders[0]) / "results.json").is_file()
+    return is_folder and not other_options("judge")
 
 
-def check_finished_only(option: str, contenders: tuple[str, ...]) -> None:
+def other_options(option: str) -> list[str]:
+    """Return the parameters on the command line that do not belong to an option for a finished
+    comparison.
+    """
+    own = ("contenders", option, "as_json", *OF_FINISHED[option])
+    return [
+        name for name in click.get_current_context().params if name not in own and is_given(name)
+    ]
+
+
+def check_finished_only(option: str, contenders: Sequence[str]) -> None:
     """Check that an option has a comparison folder, and no other contender or option.
 
     Raises:
         UserError: anything else is given.
     """
-    own = ("contenders", option, "as_json")
-    parameters = click.get_current_context().params
-    others = [name for name in parameters if name not in own and is_given(name)]
-    if len(contenders) != 1 or others:
+    if len(contenders) != 1 or other_options(option):
         raise UserError(
             f"--{option}: needs a finished comparison folder and no other contender or option"
         )

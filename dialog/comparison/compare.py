@@ -130,7 +130,6 @@ def write_report(work: Work, before: tuple[int, int] | None) -> Results:
         from dialog.comparison.preference.pairs import kept_sections
         from dialog.comparison.results.content import results_of
         from dialog.comparison.results.tracking import log_comparison
-        from dialog.comparison.statistics.ratings import kept_ratings
         from dialog.report.files import write_reports
 
         log.info("analysing the runs")
@@ -141,7 +140,6 @@ def write_report(work: Work, before: tuple[int, int] | None) -> Results:
         results = replace(
             results,
             seconds=results.seconds + time.monotonic() - began,
-            ratings=kept_ratings(folder / RESULTS, results),
             **kept_sections(folder / RESULTS, results),
         )
         results = as_read(results)

@@ -47,7 +47,7 @@ RESULT_SECTIONS = (
     "Likelihood",
     "Generated responses",
     "Judge",
-    "Blind rating: results",
+    "Ratings of people",
 )
 """Sections in the part on results; the others are in the appendix."""
 FITTED = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{\includegraphics{%s}}"

@@ -197,12 +197,21 @@ def statistics(results: Results) -> Iterator[str]:
             f" {counted(items, 'context')}, in both orders; pairs that it judges differently when"
             " they are exchanged count as ties."
         )
+        if judge.agreement.items:
+            yield (
+                "Its agreement with the choice of most raters is measured by Cohen's"
+                f" kappa{cite('cohen-1960-kappa')}."
+            )
     if results.ratings.raters:
-        raters = counted(len(results.ratings.raters), "rater")
+        excluded = sum(rater.excluded for rater in results.ratings.raters)
+        raters = counted(len(results.ratings.raters) - excluded, "rater")
+        checks = f", after {excluded} were excluded by attention checks" if excluded else ""
         yield (
-            f"Pairs of responses were rated blindly by {raters}; the share of wins has its exact"
-            f" interval{cite('clopper-1934-limits')} and a two-sided sign test, and agreement is"
-            f" Cohen's kappa{cite('cohen-1960-kappa')}."
+            f"Pairs of responses were rated blindly by {raters}{checks}. Intervals of preferences"
+            f" have variances clustered by rater and dialogue{cite('cameron-2011-multiway')};"
+            f" strengths are those of Bradley and Terry{cite('bradley-1952-rank')} with a bias of"
+            " each rater for the response shown first; agreement is Krippendorff's"
+            f" alpha{cite('krippendorff-2011-computing')}."
         )
 
 

@@ -15,11 +15,10 @@ from dialog.report.drawing.attention.page import explorer_json, explorer_style, 
 from dialog.report.drawing.axes import SERIES
 from dialog.report.formats.metrics import METRIC_DISPLAYS
 from dialog.report.formats.numbers import duration, hardware
-from dialog.report.formats.results import RatingPair, Results, ShownExample
+from dialog.report.formats.results import Results, ShownExample
 from dialog.report.page import joined, render_page
 from dialog.report.sections.order import appendix, main_sections
 from dialog.report.sections.ranking import TITLE as PICTURES
-from dialog.report.sections.ratings import rating_fingerprint
 from dialog.report.sections.scores import metric_names
 from dialog.report.short_names import ShownResults, displayed
 from dialog.report.tables import (
@@ -64,20 +63,20 @@ def write_html(results: Results, path: Path) -> None:
     """Write a report of results.json; its texts are escaped and cannot add elements or
     addresses.
     """
-    values = template_values(printable_json(displayed(results)), rating_fingerprint(results))
+    values = template_values(printable_json(displayed(results)))
     write_text(
         path,
         render_page(
             "dialog.report",
             "report.html.j2",
             values,
-            script=joined("dialog.report", ("rating.js", "drawing/attention/explorer.js")),
+            script=joined("dialog.report", ["drawing/attention/explorer.js"]),
         ),
     )
 
 
-def template_values(results: ShownResults, rating: str) -> dict[str, Any]:
-    """Return the variables of the template; `rating` is the fingerprint of the pairs for rating."""
+def template_values(results: ShownResults) -> dict[str, Any]:
+    """Return the variables of the template."""
     sections = main_sections(results)
     pictures = [section for section in sections if section.title == PICTURES]
     sections = [section for section in sections if section.title != PICTURES]
@@ -101,7 +100,6 @@ def template_values(results: ShownResults, rating: str) -> dict[str, Any]:
             *(section.title for section in (*pictures, *sections)),
             *(title for title, _, samples in examples if samples),
             *(["Attention"] if attention else []),
-            *(["Blind rating"] if results.rating else []),
             *(section.title for section in appendix(results)),
             "Metrics",
             *(["Environment"] if results.environment else []),
@@ -112,8 +110,6 @@ def template_values(results: ShownResults, rating: str) -> dict[str, Any]:
         "examples": examples,
         "attention": attention,
         "explorer_style": Markup(explorer_style()),
-        "rating": [*map(_short, results.rating)],
-        "rating_fingerprint": rating,
         "metrics": metrics.values(),
         "anchor": anchor,
         "definitions": {metric_label(name): metric.definition for name, metric in metrics.items()},
@@ -146,22 +142,17 @@ def _facts(results: Results) -> dict[str, str]:
 
 
 def _example(sample: ShownExample) -> dict[str, Any]:
-    """Truncate the texts of an example and its reference."""
+    """Truncate the texts of an example; a page of the longest texts stays below 2 MB."""
+    omitted = len(sample.context) - MOST_TURNS
+    turns = [_truncate(turn, TURN_COLUMNS) for turn in sample.context[-MOST_TURNS:]]
+    first = [f"… ({omitted} earlier turns)"] if omitted > 0 else []
     return {
-        **_short(sample),
+        "context": first + turns,
+        "responses": [_truncate(text, RESPONSE_COLUMNS) for text in sample.responses],
         "id": _truncate(sample.id, RESPONSE_COLUMNS),
         "reference": _truncate(sample.reference, RESPONSE_COLUMNS),
         "reference_bits": reference_bits(sample),
     }
-
-
-def _short(sample: ShownExample | RatingPair) -> dict[str, Any]:
-    """Truncate context and responses; a page of the longest texts stays below 2 MB."""
-    omitted = len(sample.context) - MOST_TURNS
-    turns = [_truncate(turn, TURN_COLUMNS) for turn in sample.context[-MOST_TURNS:]]
-    first = [f"… ({omitted} earlier turns)"] if omitted > 0 else []
-    responses = [_truncate(text, RESPONSE_COLUMNS) for text in sample.responses]
-    return {"id": sample.id, "context": first + turns, "responses": responses}
 
 
 def _truncate(text: str, limit: int) -> str:

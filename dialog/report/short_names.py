@@ -11,7 +11,7 @@ from itertools import takewhile
 from dialog.escaping import map_texts
 from dialog.report.formats.results import Results
 
-UNNAMED = ("command", "environment", "samples", "disagreements", "rating", "attention")
+UNNAMED = ("command", "environment", "samples", "disagreements", "attention")
 """Fields with texts of users, in which words are no names of contenders."""
 
 

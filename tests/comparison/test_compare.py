@@ -82,7 +82,7 @@ def test_results(comparison: Comparison) -> None:
     assert results.keys() == {
         "version", "command", "environment", "split", "fingerprint", "dialogues", "examples", "seconds",
         "verdict", "primary", "looks", "ranking", "warnings", "models", "references", "parity", "differences", "statistics",
-        "crossings", "context_use", "breakdown", "calibration", "samples", "disagreements", "attention", "rating",
+        "crossings", "context_use", "breakdown", "calibration", "samples", "disagreements", "attention",
         "ratings", "judges", "tuning",
     }  # fmt: skip
     assert results["tuning"] == []
@@ -215,10 +215,6 @@ def test_differences_and_references(comparison: Comparison) -> None:
     }
     assert results["calibration"].keys() == {"lstm", "transformer"}
     assert results["context_use"]["rows"][0]["values"].keys() == {"lstm", "transformer"}
-    shown = {sample["id"] for part in ("samples", "disagreements") for sample in results[part]}
-    assert not shown & {pair["id"] for pair in results["rating"]}
-    for pair in results["rating"]:
-        assert sorted(pair["models"]) == [0, 1]
 
 
 def test_samples(comparison: Comparison) -> None:

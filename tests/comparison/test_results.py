@@ -12,7 +12,7 @@ import pytest
 from dialog.analysis.measured import Measured, read_measured
 from dialog.comparison.results.attention import SeedReading, choose_examples, within_limit
 from dialog.comparison.results.content import metric_warnings
-from dialog.comparison.results.samples import disagreements, draw_samples, rating_pairs
+from dialog.comparison.results.samples import disagreements, draw_samples
 from dialog.comparison.results.systems import (
     FinishedRun,
     System,
@@ -62,23 +62,6 @@ def test_examples_that_differ_most() -> None:
     assert (
         disagreements([first, [{**row, "nll": 0.0} for row in second[:-1]] + [{"id": "5"}]]) == ()
     )
-
-
-def test_pairs_for_rating_differ_and_are_in_random_order() -> None:
-    one, two = rows(*["same"] * 10, *["one"] * 90), rows(*["same"] * 10, *["two"] * 90)
-    assert len(rating_pairs([one, two])) == 45  # examples with a context
-    pairs = rating_pairs([one, two], named=["11", "13"])
-    assert not {"11", "13"} & {pair.id for pair in pairs}
-    assert len(pairs) == 43
-    assert {tuple(pair.models) for pair in pairs} == {(0, 1), (1, 0)}
-    for pair in pairs:
-        assert pair.responses == tuple(("one", "two")[model] for model in pair.models)
-
-
-def test_contenders_that_always_agree_do_not_end_the_rating() -> None:
-    same, again, other = rows(*["same"] * 60), rows(*["same"] * 60), rows(*["other"] * 60)
-    pairs = [tuple(sorted(pair.models)) for pair in rating_pairs([same, again, other])]
-    assert [pairs.count(pair) for pair in ((0, 1), (0, 2), (1, 2))] == [0, 15, 15]
 
 
 def test_failed_metrics_are_warnings() -> None:

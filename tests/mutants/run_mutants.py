@@ -107,11 +107,11 @@ MUTANTS = (
     mutant(
         "infra-9",
         "blind ratings are counted by side, not by contender",
-        "comparison/test_ratings.py::test_choices_are_decoded_to_contenders",
+        "comparison/preference/test_study.py::test_ratings_are_decoded_to_contenders",
         (
-            "comparison/statistics/ratings.py",
-            'left, right = pair["models"]',
-            'left, right = sorted(pair["models"])',
+            "comparison/preference/rating_files.py",
+            'self.key["first"] == self.key["pair"][0]',
+            "True",
         ),
     ),
 )

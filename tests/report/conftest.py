@@ -341,19 +341,6 @@ def _ranking(models: Sequence[dict[str, Any]], metric: str) -> list[dict[str, An
     ]
 
 
-def _rating(names: Sequence[str], text: str) -> list[dict[str, Any]]:
-    pairs = list(combinations(range(len(names)), 2)) or [(0, 0)]
-    return [
-        {
-            "id": f"r{n}",
-            "context": [text, *LANGUAGES[: n % 5]],
-            "responses": [f"left {n} {text}", LANGUAGES[n % 6] or "right"],
-            "models": list(pairs[n % len(pairs)])[:: 1 if n % 3 else -1],
-        }
-        for n in range(50)
-    ]
-
-
 def example_results(
     names: Sequence[str] = ("lstm", "transformer"),
     *,
@@ -432,7 +419,6 @@ def example_results(
             _texts(index, text, names) | {"bits_per_byte": bits} for index in range(4, 8)
         ],
         "attention": _attention(names, text),
-        "rating": _rating(names, text) if len(names) > 1 else [],
         "ratings": {},
         "judges": [],
     }
@@ -484,7 +470,6 @@ def bare() -> dict[str, Any]:
         "differences",
         "warnings",
         "looks",
-        "rating",
         "tuning",
     )
     results |= {

@@ -14,7 +14,6 @@ import pytest
 from dialog.report.formats.results import results_of_json
 from dialog.report.html import PRINTED, printed_parts, shares, write_html
 from dialog.report.sections.context_use import context_use
-from dialog.report.sections.ratings import rating_fingerprint
 
 VOID = {"meta", "link", "img", "br", "input", "wbr"}
 
@@ -148,7 +147,6 @@ def test_the_page_shows_the_results_in_order(three: dict[str, Any], tmp_path: Pa
                 "Examples on which the contenders differ most",
                 "Random examples",
                 "decoder.attention",
-                "Blind rating",
             ),
             *("Power and method of every test", "All runs", "UTF-8 bytes", "2.13.0"),
         )
@@ -204,40 +202,17 @@ def test_every_table_has_its_source(three: dict[str, Any], tmp_path: Path) -> No
     )
 
 
-def test_pairs_for_rating_do_not_show_the_contenders(
-    results: dict[str, Any], tmp_path: Path
-) -> None:
-    html = written(results, tmp_path)
-    section = html[
-        html.index('<section id="rating"') : html.index(
-            "</section>", html.index('<section id="rating"')
-        )
-    ]
-    assert "lstm" not in section
-    assert "transformer" not in section
-    page = Page(section + "</section>")
-    assert page.tags.count("li") >= 50
-    assert [value for _, name, value in page.attributes if name == "data-id"] == [
-        f"r{n}" for n in range(50)
-    ]
-    swapped = [pair | {"models": pair["models"][::-1]} for pair in results["rating"]]
-    other = rating_fingerprint(results_of_json(results | {"rating": swapped}))
-    assert rating_fingerprint(results_of_json(results)) in section
-    assert other != rating_fingerprint(results_of_json(results))
-
-
 def test_a_page_of_the_longest_texts_is_below_2_mb(results: dict[str, Any], tmp_path: Path) -> None:
     long = "长" * 5_000
-    for key in ("samples", "disagreements", "rating"):
+    for key in ("samples", "disagreements"):
         results[key] = [
             {
                 "id": f"{key}{n}",
                 "context": [long] * 40,
                 "reference": long,
                 "responses": [long, long],
-                "models": [0, 1],
             }
-            for n in range(50 if key == "rating" else 12)
+            for n in range(12)
         ]
     tokens = {
         "context_tokens": ["long"] * 500,
@@ -262,7 +237,14 @@ def test_missing_parts_have_no_heading(bare: dict[str, Any], tmp_path: Path) -> 
     page = Page(written(bare, tmp_path))
     text = "".join(page.texts)
     assert "svg" not in page.tags
-    for heading in ("parity", "Learning curves", "Attention", "Responses", "Blind rating"):
+    for heading in (
+        "parity",
+        "Learning curves",
+        "Attention",
+        "Responses",
+        "Ratings of people",
+        "Judge",
+    ):
         assert heading not in text
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,10 @@ import numpy as np
 from dialog.comparison.preference.pairs import CHOICES
 from dialog.comparison.statistics.interval import LEVEL, Runs, interval, variances
 from dialog.comparison.statistics.measured import Floats, Sums
+from dialog.report.formats.preferences import PeopleAgreement, RaterAgreement
 
 
-def agreement(one: Mapping[Hashable, str], other: Mapping[Hashable, str]) -> dict[str, Any]:
+def agreement(one: Mapping[Any, str], other: Mapping[Any, str]) -> PeopleAgreement:
     """Return the share of common items with equal choices, and Cohen's kappa (1960).
 
     kappa = (observed - expected) / (1 - expected), `expected` from the frequencies of each one's
@@ -22,16 +23,16 @@ def agreement(one: Mapping[Hashable, str], other: Mapping[Hashable, str]) -> dic
     """
     common = [item for item in one if item in other]
     if not common:
-        return {"items": 0, "raw": None, "kappa": None}
+        return PeopleAgreement()
     raw = sum(one[item] == other[item] for item in common) / len(common)
     first = Counter(one[item] for item in common)
     second = Counter(other[item] for item in common)
     expected = sum(first[choice] * second[choice] for choice in CHOICES) / len(common) ** 2
     kappa = (raw - expected) / (1 - expected) if expected < 1 else None
-    return {"items": len(common), "raw": raw, "kappa": kappa}
+    return PeopleAgreement(len(common), raw, kappa)
 
 
-def krippendorff(units: Sequence[Counter[str]], groups: Sequence[str]) -> dict[str, Any]:
+def krippendorff(units: Sequence[Counter[str]], groups: Sequence[str]) -> RaterAgreement:
     """Return Krippendorff's alpha of nominal values with its jackknife interval over groups of
     units; None where it is undefined.
 
@@ -46,23 +47,23 @@ def krippendorff(units: Sequence[Counter[str]], groups: Sequence[str]) -> dict[s
     rated = [(unit, group) for unit, group in zip(units, groups, strict=True) if unit.total() > 1]
     names: dict[str, int] = {}
     labels = np.array([names.setdefault(group, len(names)) for _, group in rated], np.int64)
-    entry = {"units": len(rated), "alpha": None, "interval": None}
     if not rated:
-        return entry
+        return RaterAgreement()
     counts = np.array([[unit[value] for value in values] for unit, _ in rated], np.float64)
     total = counts.sum(1, keepdims=True)
     disagreement = (counts * (total - counts) / (total - 1)).sum(1, keepdims=True)
     sums = Sums(np.concatenate([disagreement, counts], axis=1), labels, alpha_of)
     alpha = sums.value()
     if not math.isfinite(alpha):
-        return entry
+        return RaterAgreement(len(rated))
     left_out = sums.leave_one_out() if len(names) > 1 else np.full(1, np.nan)
     if not np.isfinite(left_out).all():
-        return entry | {"alpha": alpha}
+        return RaterAgreement(len(rated), alpha)
     own = Runs(np.array([alpha]), left_out[None])
     zero = Runs(np.zeros(1), np.zeros((1, len(names))))
     result = interval(own, zero, variances(own, zero), LEVEL)
-    return entry | {"alpha": alpha, "interval": [max(result.low, -1.0), min(result.high, 1.0)]}
+    limits = (max(result.low, -1.0), min(result.high, 1.0))
+    return RaterAgreement(len(rated), alpha, limits)
 
 
 def alpha_of(disagreement: Floats, *counts: Floats) -> Floats:

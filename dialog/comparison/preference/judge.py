@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dialog.comparison.preference.agreement import agreement
 from dialog.comparison.preference.pairs import (
     CHOICES,
     EVEN,
@@ -23,6 +24,7 @@ from dialog.comparison.preference.pairs import (
     ResponsePair,
     change_results,
     draw_pairs,
+    pair_of,
     preference,
     read_contenders,
     sources_of,
@@ -31,7 +33,8 @@ from dialog.comparison.systems.answers import Answers
 from dialog.comparison.systems.program import answer_contexts
 from dialog.comparison.systems.specification import Specification
 from dialog.escaping import to_json
-from dialog.report.formats.results import JudgedPair, JudgeResults, Results, read_results
+from dialog.report.formats.preferences import JudgedPair, JudgeResults
+from dialog.report.formats.results import Results, read_results
 from dialog.report.progress import ProgressBars
 
 JUDGES = "judges"
@@ -100,14 +103,14 @@ class Judgement:
         return self.shown[0] if self.shown and self.is_consistent else "tie"
 
 
-def judge(folder: Path, text: str, *, items: int = ITEMS, seconds: float = 300.0) -> Results:
+def judge(folder: Path, text: str, *, items: int | None = None, seconds: float = 300.0) -> Results:
     """Have a program judge pairs of a finished comparison, write its preferences into results.json
     and the reports, and return results.json.
 
     Args:
         folder: Folder of the comparison.
         text: Command of the judge.
-        items: Pairs of responses of each two contenders.
+        items: Pairs of responses of each two contenders, by default `ITEMS`.
         seconds: Longest time for one answer.
 
     Raises:
@@ -116,8 +119,11 @@ def judge(folder: Path, text: str, *, items: int = ITEMS, seconds: float = 300.0
     command = JudgeCommand("judge", text.strip())
     _ = command.command
     results = read_results(folder)
-    drawn = draw_pairs(read_contenders(folder, results), items)
-    pairs = [pair for one in drawn.values() for pair in one]
+    contenders = read_contenders(folder, results)
+    drawn = draw_pairs(contenders, items or ITEMS)
+    people = {(one.a, one.b, one.run, one.example): one.choice for one in results.ratings.choices}
+    rated = [pair_of(contenders, key) for key in people]
+    pairs = [pair for one in drawn.values() for pair in one] + rated
     different = [pair for pair in pairs if not pair.is_equal]
     questions = {row["id"]: row for pair in different for row in questions_of(pair)}
     place = folder / JUDGES / hashlib.sha256(command.text.encode()).hexdigest()[:12]
@@ -132,6 +138,7 @@ def judge(folder: Path, text: str, *, items: int = ITEMS, seconds: float = 300.0
             judged_pair(names, [judgement(pair, answers) for pair in one])
             for names, one in drawn.items()
         ),
+        agreement=agreement(people, {pair.key: judgement(pair, answers).choice for pair in rated}),
     )
     for one in entry.pairs:
         if one.consistency is not None and one.consistency < EVEN:

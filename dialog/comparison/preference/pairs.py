@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain, combinations, zip_longest
+from itertools import chain, combinations, islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from dialog.comparison.statistics.measured import Sums
 from dialog.data.reading.files import sha256
 from dialog.errors import UserError
 from dialog.report.files import write_reports
-from dialog.report.formats.results import RESULTS, JudgeResults, Results, as_read, read_results
+from dialog.report.formats.results import RESULTS, Results, as_read, read_results
 
 CHOICES = ("a", "b", "tie")
 """Which response of a pair is better."""
@@ -88,20 +88,22 @@ def sources_of(results: Results) -> dict[str, tuple[str, ...]]:
 
 
 def kept_sections(path: Path, results: Results) -> dict[str, Any]:
-    """Return the judgements of an earlier results.json whose responses are the present ones, as a
-    field of the new one; none from a file that is damaged or of another version.
+    """Return the judgements and ratings of an earlier results.json whose responses are the present
+    ones, as fields of the new one; none from a file that is damaged or of another version.
     """
     present = sources_of(results)
-    judges: tuple[JudgeResults, ...] = ()
+    kept: dict[str, Any] = {}
     with suppress(UserError):
         earlier = read_results(path.parent)
-        judges = tuple(judge for judge in earlier.judges if is_present(judge.sources, present))
-    return {"judges": judges}
+        if is_present(earlier.ratings.sources, present):
+            kept["ratings"] = earlier.ratings
+        kept["judges"] = tuple(one for one in earlier.judges if is_present(one.sources, present))
+    return kept
 
 
 def is_present(sources: Mapping[str, Any], present: Mapping[str, Any]) -> bool:
     """Return whether the contenders still have these responses."""
-    return all(present.get(name) == hashes for name, hashes in sources.items())
+    return all(present.get(name) == tuple(hashes) for name, hashes in sources.items())
 
 
 # ------------------------------------------------------------------ sampling
@@ -126,7 +128,7 @@ def read_contenders(folder: Path, results: Results) -> dict[str, list[Responses]
 
 
 def draw_pairs(
-    contenders: Mapping[str, Sequence[Responses]], number: int, seed: int = 0
+    contenders: Mapping[str, Sequence[Responses]], number: int, *, equal: bool = True
 ) -> dict[tuple[str, str], list[ResponsePair]]:
     """Return about `number` pairs of responses, at least one for each pair of runs, of each two
     contenders.
@@ -134,23 +136,39 @@ def draw_pairs(
     All pairs of runs answer the same examples: one of each dialogue in random order, then a second
     one of each. Runs of both contenders are paired in their order; those of a contender with a
     single run have it in common. Examples without context are left out if others have one.
+
+    Args:
+        contenders: Responses of the runs of each contender.
+        number: Number of pairs of responses.
+        equal: Keep pairs of equal responses; else others take their place.
     """
-    first = next(iter(contenders.values()))[0]
-    order = draw_examples(first, seed)
+    order = draw_examples(next(iter(contenders.values()))[0])
     drawn = {}
     for a, b in combinations(contenders, 2):
         runs = paired_runs(contenders[a], contenders[b])
-        drawn[a, b] = [
+        pairs = (
             response_pair((a, b), run, (one[place], other[place]))
-            for place in order[: max(1, number // len(runs))]
+            for place in order
             for run, (one, other) in enumerate(runs)
-        ]
+        )
+        wanted = max(1, number // len(runs)) * len(runs)
+        drawn[a, b] = list(islice((pair for pair in pairs if equal or not pair.is_equal), wanted))
     return drawn
 
 
-def draw_examples(rows: Responses, seed: int) -> list[int]:
+def pair_of(
+    contenders: Mapping[str, Sequence[Responses]], key: tuple[str, str, int, str]
+) -> ResponsePair:
+    """Return the pair with this `ResponsePair.key`."""
+    a, b, run, example = key
+    one, other = paired_runs(contenders[a], contenders[b])[run]
+    place = next(place for place, row in enumerate(one) if row["id"] == example)
+    return response_pair((a, b), run, (one[place], other[place]))
+
+
+def draw_examples(rows: Responses) -> list[int]:
     """Return the places of the examples in random order, those of different dialogues first."""
-    chance = random.Random(seed)
+    chance = random.Random(0)
     places = with_context(rows)
     chance.shuffle(places)
     dialogues: dict[str, list[int]] = {}

@@ -18,7 +18,7 @@ from dialog.comparison.grid.folder import SPLIT, Grid
 from dialog.comparison.grid.tuning import tuning_results
 from dialog.comparison.parity import parity
 from dialog.comparison.references import ngram_warnings, references_of
-from dialog.comparison.results.samples import SHARED, disagreements, draw_samples, rating_pairs
+from dialog.comparison.results.samples import SHARED, disagreements, draw_samples
 from dialog.comparison.results.systems import System
 from dialog.comparison.statistics.section import DecisionPlan, statistics_section
 from dialog.comparison.statistics.verdict import EvaluationSet, listed
@@ -126,7 +126,6 @@ def results_of(grid: Grid, systems: Sequence[System], failures: Mapping[str, str
         samples=samples,
         disagreements=differing,
         attention=attention,
-        rating=rating_pairs(rows, named={sample.id for sample in (*samples, *differing)}),
     )
 
 

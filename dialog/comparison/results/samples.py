@@ -1,24 +1,18 @@
-"""Examples of a comparison: random ones, those on which contenders differ most, pairs for blind
-rating.
-"""
+"""Examples of a comparison: random ones, and those on which contenders differ most."""
 
 from __future__ import annotations
 
 import random
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from itertools import combinations
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dialog.metrics.scores.likelihood import BitsPerByteScore
-from dialog.report.formats.results import RatingPair, ShownExample
+from dialog.report.formats.results import ShownExample
 
 SHARED = ("id", "context", "reference")
 """Fields of responses.jsonl that are equal for all models."""
 SAMPLES = 12
 """Examples of each kind that a report shows."""
-PAIRS = 50
-"""Pairs of responses for blind rating."""
 SHORTEST = 4
 """Words of a reference below which its likelihood is left out of the examples that differ most."""
 
@@ -84,42 +78,3 @@ def disagreements(contenders: Sequence[Rows], *, count: int = SAMPLES) -> tuple[
         entry for entries in differing.values() for entry in sorted(entries, reverse=True)[:share]
     ]
     return tuple(sample_at(place, contenders, bits) for _, place, bits in best[:count])
-
-
-def rating_pairs(
-    contenders: Sequence[Rows], *, named: Collection[str] = ()
-) -> tuple[RatingPair, ...]:
-    """Return at most `PAIRS` pairs of different responses in random order, for blind rating.
-
-    Pairs of contenders take turns, those whose responses to an example are equal excepted. Examples
-    whose ids are `named`, which the report shows with the names of the contenders, are left out.
-    """
-    chance = random.Random(0)
-    answering = [
-        index for index, rows in enumerate(contenders) if any(row["response"] for row in rows)
-    ]
-    pairs = list(combinations(answering, 2))
-    places = [
-        place for place in with_context(contenders[0]) if contenders[0][place]["id"] not in named
-    ]
-    chance.shuffle(places)
-    chosen: list[RatingPair] = []
-    turns = Counter(dict.fromkeys(pairs, 0))
-    for place in places:
-        differing = [
-            (a, b)
-            for a, b in pairs
-            if contenders[a][place]["response"] != contenders[b][place]["response"]
-        ]
-        if not differing:
-            continue
-        pair = min(differing, key=turns.__getitem__)
-        turns[pair] += 1
-        models = list(pair)
-        chance.shuffle(models)
-        row = contenders[0][place]
-        responses = tuple(contenders[model][place]["response"] for model in models)
-        chosen.append(RatingPair(row["id"], tuple(row["context"]), responses, tuple(models)))
-        if len(chosen) == PAIRS:
-            break
-    return tuple(chosen)

@@ -14,6 +14,7 @@ from typing import Any
 from dialog.errors import UserError
 from dialog.escaping import KEY, json_copy
 from dialog.json_files import parsed, read_json
+from dialog.report.formats.preferences import HumanRatings, JudgeResults
 
 RESULTS = "results.json"
 VERSION = 6
@@ -384,100 +385,6 @@ class AttentionResults:
     statistics: tuple[AttentionStatistics, ...] = ()
 
 
-# ------------------------------------------------------------------ preferences
-
-
-@dataclass(frozen=True)
-class RatingPair:
-    """Two responses in random order; `models` are the places of their contenders."""
-
-    id: str
-    context: tuple[str, ...]
-    responses: tuple[str, ...]
-    models: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class RaterCounts:
-    """Choices of a rater."""
-
-    rater: str
-    skipped: int
-    left: int
-    right: int
-    tie: int
-
-
-@dataclass(frozen=True)
-class RatedPair:
-    """Wins and ties of a pair of contenders by a rater; share of wins with its exact interval, and
-    p of the sign test.
-    """
-
-    a: str
-    b: str
-    rater: str
-    wins_a: int
-    wins_b: int
-    ties: int
-    share: float | None
-    interval: tuple[float, ...]
-    p: float
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """Raw agreement and Cohen's kappa of two raters."""
-
-    raters: tuple[str, ...]
-    items: int
-    raw: float | None
-    kappa: float | None
-
-
-@dataclass(frozen=True)
-class Ratings:
-    """Blind ratings of pairs of responses."""
-
-    level: float = 0.95
-    raters: tuple[RaterCounts, ...] = ()
-    pairs: tuple[RatedPair, ...] = ()
-    agreement: tuple[Agreement, ...] = ()
-
-
-@dataclass(frozen=True)
-class JudgedPair:
-    """Choices of a judge between the responses of two contenders: share of preferences for the
-    first with its interval, share of pairs judged alike in both orders, and share of answers that
-    chose the response shown first.
-    """
-
-    a: str
-    b: str
-    items: int
-    equal: int
-    runs: int
-    dialogues: int
-    chosen_a: int
-    chosen_b: int
-    share: float
-    interval: tuple[float, ...] | None
-    consistency: float | None
-    first: float | None
-
-
-@dataclass(frozen=True)
-class JudgeResults:
-    """A judge: command, SHA-256 of its files and of the responses of each contender, and what it
-    prefers.
-    """
-
-    command: str
-    files: Mapping[str, str]
-    sources: Mapping[str, tuple[str, ...]]
-    pairs: tuple[JudgedPair, ...]
-
-
 # ------------------------------------------------------------------ the file
 
 
@@ -515,8 +422,7 @@ class Results:
     samples: tuple[ShownExample, ...]
     disagreements: tuple[ShownExample, ...]
     attention: AttentionResults
-    rating: tuple[RatingPair, ...]
-    ratings: Ratings = Ratings()
+    ratings: HumanRatings = field(default_factory=HumanRatings)
     judges: tuple[JudgeResults, ...] = ()
 
     @property

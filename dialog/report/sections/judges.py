@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from dialog.escaping import one_line
 from dialog.report.formats.numbers import percent
-from dialog.report.formats.results import JudgedPair, Results
+from dialog.report.formats.preferences import JudgedPair
+from dialog.report.formats.results import Results
+from dialog.report.sections.ratings import share_interval
 from dialog.report.tables import (
-    NONE,
     ReportSection,
     Row,
     RowGroup,
@@ -48,12 +47,16 @@ def judges(results: Results) -> ReportSection:
         for pair in pairs
         if pair.consistency is not None and pair.consistency < CONTRADICTING
     ]
-    return ReportSection(TITLE, table_of_groups(head, groups, caption=caption), notes=tuple(notes))
-
-
-def share_interval(limits: Sequence[float] | None) -> str:
-    """Format the interval of a share."""
-    return NONE if limits is None else f"[{100 * limits[0]:.1f}, {100 * limits[1]:.1f}] %"
+    agreements = [
+        f"Agreement with the choice of most raters on {entry.agreement.items} pairs of responses:"
+        f" {optional(entry.agreement.raw, percent)}, Cohen's kappa"
+        f" {optional(entry.agreement.kappa, lambda value: f'{value:.2f}')}"
+        f" ({one_line(entry.command)[:100]})."
+        for entry in entries
+        if entry.agreement.items
+    ]
+    tables = table_of_groups(head, groups, caption=caption)
+    return ReportSection(TITLE, tables, notes=(*notes, *agreements))
 
 
 def _pair(entry: JudgedPair) -> Row:

@@ -1,16 +1,19 @@
-"""Blind rating: the fingerprint of the pairs, and the results: wins, ties and agreement between
-raters.
-"""
+"""Ratings of people in a study: preferences, strengths, raters and their agreement."""
 
 from __future__ import annotations
 
-import hashlib
-import json
+from collections.abc import Sequence
 
-from dialog.escaping import finite
 from dialog.report.formats.numbers import percent
-from dialog.report.formats.results import Agreement, RatedPair, Results
+from dialog.report.formats.preferences import (
+    HumanRatings,
+    PairPreference,
+    RaterSummary,
+    Strength,
+)
+from dialog.report.formats.results import Results
 from dialog.report.tables import (
+    NONE,
     ReportSection,
     Row,
     RowGroup,
@@ -20,60 +23,93 @@ from dialog.report.tables import (
     text_row,
 )
 
-CHOICES = ("left", "right", "tie", "skip")
-"""Choices of a rater for a pair."""
-
-
-def rating_fingerprint(results: Results) -> str:
-    """Return a hash of the evaluation, the pairs, their order and the contenders; empty without
-    pairs.
-
-    The page shows it although raters must not know the contenders: it cannot be inverted.
-    """
-    if not results.rating:
-        return ""
-    pairs = finite(results.rating)
-    content = json.dumps([results.fingerprint, results.names, pairs], sort_keys=True)
-    return hashlib.sha256(content.encode()).hexdigest()[:32]
+TITLE = "Ratings of people"
+INTERVAL = "95 % interval"
 
 
 def ratings(results: Results) -> ReportSection:
-    """Return wins, ties, interval and sign test per pair, and raw agreement and kappa of raters."""
+    """Return preferences of pairs of contenders, strengths, and what each rater has done."""
     content = results.ratings
     if not content.raters:
-        return ReportSection("Blind rating: results")
-    outcomes: dict[str, list[Row]] = {}
-    for entry in content.pairs:
-        outcomes.setdefault(f"{entry.a} − {entry.b}", []).append(_outcome(entry))
-    agreement = tuple(_agreement(entry) for entry in content.agreement)
-    level = f"{100 * content.level:g} % interval"
-    caption = (
-        "Blind rating of pairs of responses. Share: wins of the first of the pair among decided"
-        " ratings, with its exact interval; p: two-sided sign test. All raters: the majority choice"
-        " per pair of responses."
+        return ReportSection(TITLE)
+    tables = table_of_groups(
+        ("", "Preferred the first", "Preferred the second", "Ties", "Preference", INTERVAL, "p"),
+        [RowGroup("", tuple(map(_pair, content.pairs)))],
+        caption=(
+            "Preference: share of ratings that prefer the first contender, ties counting half."
+            " Intervals cover other raters and other dialogues, not other seeds, and are not"
+            " corrected for several pairs. p: of an even share."
+        ),
     )
-    agreement_caption = (
-        "Agreement of raters on left, right or tie: raw, and Cohen's kappa, which is 0 by chance."
+    tables += table_of_groups(
+        ("", "Strength", INTERVAL),
+        [RowGroup("", tuple(map(_strength, content.strengths)))],
+        caption=(
+            "Strength after Bradley and Terry, in log odds from the mean of all contenders, without"
+            " the bias of each rater for the response shown first."
+        ),
     )
-    head = ("", "Wins of the first", "Wins of the second", "Ties", "Share", level, "p")
-    groups = [RowGroup(pair, tuple(rows)) for pair, rows in outcomes.items()]
-    tables = table_of_groups(head, groups, caption=caption)
-    heading = ("Raters", "Pairs rated by both", "Agreement", "Cohen's kappa")
-    tables += table_of_groups(heading, [RowGroup("", agreement)], caption=agreement_caption)
-    return ReportSection("Blind rating: results", tables)
-
-
-def _outcome(entry: RatedPair) -> Row:
-    low, high = entry.interval
-    interval = f"[{100 * low:.1f}, {100 * high:.1f}] %"
-    return (
-        *text_row(entry.rater, *map(str, (entry.wins_a, entry.wins_b, entry.ties))),
-        *text_row(optional(entry.share, percent), interval, p_text(entry.p)),
+    tables += table_of_groups(
+        ("", "Ratings", "Ties", "Chose the one shown first", "Wrong attention checks", ""),
+        [RowGroup("", tuple(map(_rater, content.raters)))],
+        caption="Raters with more than a fifth of their attention checks wrong are excluded.",
     )
+    return ReportSection(TITLE, tables, notes=tuple(_notes(content)))
 
 
-def _agreement(entry: Agreement) -> Row:
-    kappa = optional(entry.kappa, lambda value: f"{value:.2f}")
+def share_interval(limits: Sequence[float] | None) -> str:
+    """Format the interval of a share."""
+    return f"[{100 * limits[0]:.1f}, {100 * limits[1]:.1f}] %" if limits else NONE
+
+
+def _notes(content: HumanRatings) -> list[str]:
+    excluded = [entry.rater for entry in content.raters if entry.excluded]
+    number = len(content.raters)
+    notes = [
+        f"{number - len(excluded)} of {number} raters count; excluded by their attention checks:"
+        f" {', '.join(excluded)}."
+        if excluded
+        else "No rater is excluded by attention checks."
+    ]
+    if number - len(excluded) == 1:
+        notes.append("With one rater, the intervals are about this rater only.")
+    agreement = content.agreement
+    if agreement.alpha is not None:
+        limits = agreement.interval
+        interval = f" ({INTERVAL} {limits[0]:.2f} to {limits[1]:.2f})" if limits else ""
+        notes.append(
+            f"Agreement: Krippendorff's alpha {agreement.alpha:.2f}{interval} over"
+            f" {agreement.units} pairs of responses with several ratings; 0 by chance, 1 for"
+            " equal choices."
+        )
+    return notes
+
+
+def _pair(entry: PairPreference) -> Row:
+    ties = entry.ratings - entry.chosen_a - entry.chosen_b
+    counts = (entry.chosen_a, entry.chosen_b, ties)
     return text_row(
-        " and ".join(entry.raters), str(entry.items), optional(entry.raw, percent), kappa
+        f"{entry.a} − {entry.b}",
+        *map(str, counts),
+        percent(entry.share),
+        share_interval(entry.interval),
+        p_text(entry.p),
+    )
+
+
+def _strength(entry: Strength) -> Row:
+    limits = entry.interval
+    interval = f"[{limits[0]:+.2f}, {limits[1]:+.2f}]" if limits else NONE
+    texts = (f"{entry.strength:+.2f}", interval)
+    return text_row(entry.name, *(text.replace("-", "−") for text in texts))
+
+
+def _rater(entry: RaterSummary) -> Row:
+    return text_row(
+        entry.rater,
+        str(entry.ratings),
+        str(entry.ties),
+        optional(entry.first, percent),
+        f"{entry.wrong} of {entry.checks}",
+        "excluded" if entry.excluded else "",
     )
