@@ -124,9 +124,11 @@ def test_the_checklist_knows_or_asks(results: dict[str, Any], three: dict[str, A
     assert "CC BY-NC-SA 4.0" in items["B2"]
     assert "8,540,000 parameters" in items["C1"]
     assert "To be filled in" not in items["C3"] + items["C4"]
-    ann = {"rater": "ann", "skipped": 0, "left": 1, "right": 2, "tie": 3}
-    results["ratings"] = {"level": 0.95, "raters": [ann], "pairs": [], "agreement": []}
-    assert "by 1 rater." in texts(results)["checklist.tex"]
+    ann = {"rater": "ann", "ratings": 9, "ties": 3, "first": 0.5, "checks": 5, "wrong": 0}
+    raters = [{**ann, "excluded": False}, {**ann, "excluded": True}]
+    results["ratings"] = {"raters": raters}
+    assert "by 2 raters." in texts(results)["checklist.tex"]
+    assert "by 1 rater, after 1 were excluded" in texts(results)["methods.tex"]
     results["environment"] = {}
     files = dict(re.findall(r"\\item\[(\w\d) .*?\] (.*)", texts(results)["checklist.tex"]))
     assert all("To be filled in" in files[item] for item in ("B1", "B2", "C1", "C2"))
