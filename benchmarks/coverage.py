@@ -1,7 +1,7 @@
 """Coverage of the intervals of a comparison, and false positives of its tests, on simulated data
 with known truth. Decisions on top of them: `decisions.py`.
 
-    python benchmarks/coverage.py [--simulations 1000] [--parts architectures,runs,few]
+    python benchmarks/coverage.py [--simulations 1000] [--parts architectures,runs,few,ratings]
 
 Print Markdown tables. A run of architecture x with seed s scores dialogue d as u_d + v_xd + seed_xs
 + noise_xsd: 300 dialogues, in the table `few` fewer; v_a - v_b has standard deviation 0.08;
@@ -25,8 +25,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 from printed_parts import print_parts
+from scipy.special import expit
 from scipy.stats import t
 
+from dialog.comparison.preference.estimation import RatedSample, limits, share
 from dialog.comparison.statistics.interval import (
     Runs,
     Variances,
@@ -255,5 +257,53 @@ def summary(system: Sequence[RunMetric]) -> Runs:
     )
 
 
+def rating_rows(simulations: int) -> None:
+    """Print the coverage of preference shares of raters, clustered two ways and by a bootstrap."""
+    print("| raters | pairs | raters differ by | clustered | bootstrap |")
+    print("| ---: | ---: | ---: | ---: | ---: |")
+    for raters, pairs in ((3, 50), (3, 150), (5, 60), (10, 60), (10, 200)):
+        for spread in (0.0, 0.3, 0.8):
+            rates = rated_studies(raters, pairs, spread, simulations)
+            cells = " | ".join(f"{100 * covered:.1f} / {width:.3f}" for covered, width in rates)
+            print(f"| {raters} | {pairs} | {spread} | {cells} |", flush=True)
+
+
+def rated_studies(
+    raters: int, pairs: int, spread: float, simulations: int
+) -> list[tuple[float, float]]:
+    """Return coverage and mean half width, clustered and by a bootstrap over raters and pairs.
+
+    Three raters judge each pair, with 20 % ties. Log odds vary by 1 between pairs and by `spread`
+    between raters.
+    """
+    generator = np.random.default_rng(simulations)
+    who = (np.arange(pairs)[:, None] + np.arange(3)) % raters
+    numbers = np.repeat(np.arange(pairs), 3)
+    first = np.zeros(3 * pairs, np.int64)
+    odds = generator.normal(0.4, np.hypot(1.0, spread), 1_000_000)
+    truth = 0.8 * expit(odds).mean() + 0.1
+    bounds: list[list[tuple[float, float]]] = [[], []]
+    for _ in range(simulations):
+        odds = 0.4 + generator.normal(0, 1.0, (pairs, 1)) + generator.normal(0, spread, raters)[who]
+        wins = (generator.random(odds.shape) < expit(odds)).astype(np.float64)
+        wins[generator.random(odds.shape) < 0.2] = 0.5
+        ratings = RatedSample(first, 1 - first, wins.ravel(), who.ravel(), numbers)
+        low, high = limits(*share(ratings, 0), 1 - LEVEL)
+        bounds[0].append((low, high))
+        by_rater = generator.multinomial(raters, np.full(raters, 1 / raters), 400)
+        by_pair = generator.multinomial(pairs, np.full(pairs, 1 / pairs), 400)
+        weights = by_pair[:, :, None] * by_rater[:, who]
+        means = (weights * wins).sum((1, 2)) / np.maximum(weights.sum((1, 2)), 1)
+        bounds[1].append(tuple(np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])))
+    return [
+        (
+            float(np.mean([low <= truth <= high for low, high in one])),
+            float(np.mean([(high - low) / 2 for low, high in one])),
+        )
+        for one in bounds
+    ]
+
+
 if __name__ == "__main__":
-    print_parts(__doc__, {"architectures": architecture_rows, "runs": run_rows, "few": few_rows})
+    parts = {"architectures": architecture_rows, "runs": run_rows, "few": few_rows}
+    print_parts(__doc__, {**parts, "ratings": rating_rows})

@@ -2,7 +2,7 @@
 
 Both are sums of influences of single ratings, whose variance is clustered two ways (Cameron,
 Gelbach and Miller 2011). A bootstrap over raters and dialogues was measured as well: its intervals
-cover 82 to 99 % where these cover 92 to 97 % (benchmarks/README.md).
+cover 84 to 100 % where these cover 91 to 97 % (benchmarks/README.md).
 """
 
 from __future__ import annotations
