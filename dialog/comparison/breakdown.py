@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from statistics import fmean, stdev
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +20,9 @@ from dialog.analysis.buckets import (
     response_acts,
     training_text,
 )
-from dialog.analysis.measured import all_references
+from dialog.analysis.measured import Measured, all_references
 from dialog.config.schema import Recipe
 from dialog.errors import UserError
-from dialog.json_files import read_json_lines
 from dialog.metrics.scores.likelihood import BitsPerByteScore
 from dialog.metrics.scores.overlap import F1Score
 from dialog.metrics.words import words
@@ -58,26 +56,25 @@ class Grouping(NamedTuple):
 
 
 def breakdown(
-    evaluations: Mapping[str, Sequence[Path]],
+    evaluations: Mapping[str, Sequence[Measured]],
     train: TrainingText | None = None,
     acts: Mapping[str, str] | None = None,
 ) -> tuple[Breakdown, ...]:
-    """Return the quality by property from the responses.jsonl of all runs, which have the same
-    examples in order.
+    """Return the quality by property from the responses of all runs, which have the same examples
+    in order.
 
     Values are means over runs; bits per byte are None without likelihood. Empty buckets are left
     out.
 
     Args:
-        evaluations: Folders of the evaluations, or files of responses, by model.
+        evaluations: Evaluations of the runs, by model.
         train: Words of train, from `training_text`; None if train is unknown.
         acts: Dialogue act of each example by its id, from `response_acts`.
     """
-    files = {model: [_file(path) for path in paths] for model, paths in evaluations.items()}
-    first = next((paths[0] for paths in files.values() if paths), None)
+    first = next((runs[0] for runs in evaluations.values() if runs), None)
     if first is None:
         return ()
-    qualities = {model: [_read(path) for path in paths] for model, paths in files.items()}
+    qualities = {model: [*map(_qualities, runs)] for model, runs in evaluations.items()}
     parts = (
         Breakdown(
             grouping.by,
@@ -87,7 +84,7 @@ def breakdown(
                 if label in grouping.labels
             ),
         )
-        for grouping in groupings(first, train, acts or {})
+        for grouping in groupings(first.rows, train, acts or {})
     )
     return tuple(part for part in parts if part.buckets)
 
@@ -109,14 +106,16 @@ def example_properties(recipe: Recipe, split: str) -> tuple[TrainingText | None,
         return None, acts
 
 
-def groupings(file: Path, train: TrainingText | None, acts: Mapping[str, str]) -> list[Grouping]:
-    """Label the examples of a responses.jsonl by each property that is known."""
+def groupings(
+    rows: Sequence[Mapping[str, Any]], train: TrainingText | None, acts: Mapping[str, str]
+) -> list[Grouping]:
+    """Label the examples of lines of a responses.jsonl by each property that is known."""
     turns: list[str | None] = []
     lengths: list[int] = []
     sizes: list[str | None] = []
     rarest: list[str | None] = []
     act_labels: list[str | None] = []
-    for row in read_json_lines(file, "id", "context", "reference"):
+    for row in rows:
         turns.append(label_of(len(row["context"]), CONTEXT_TURNS))
         lengths.append(sum(len(words(turn)) for turn in row["context"]))
         sizes.append(label_of(len(words(row["reference"])), RESPONSE_WORDS))
@@ -182,27 +181,9 @@ def _exact(runs: Sequence[Qualities], chosen: NDArray[np.bool_]) -> ExactShare |
     return ExactShare(fmean(shares), stdev(shares) if len(shares) > 1 else None)
 
 
-def _file(path: Path) -> Path:
-    return path / "responses.jsonl" if path.is_dir() else path
-
-
-def _read(file: Path) -> Qualities:
-    metric = F1Score()
-    likelihood = []
-    f1 = []
-    exact = []
-    for row in read_json_lines(file, "reference", "response"):
-        references = all_references(row)
-        f1.append(metric.statistics_of_several(row["response"], references))
-        exact.append(words(row["response"]) in [words(reference) for reference in references])
-        if row.get("nll") is not None:
-            size = row.get("reference_bytes", len(row["reference"].encode()))
-            likelihood.append(
-                [float(row["nll"]), float(size), float(row.get("reference_unknown_bytes", 0))]
-            )
-    complete = len(likelihood) == len(f1)
-    return Qualities(
-        np.array(likelihood).reshape(-1, 3) if complete else None,
-        np.array(f1).reshape(-1, 2),
-        np.array(exact, dtype=bool),
-    )
+def _qualities(measured: Measured) -> Qualities:
+    statistics = measured.measurement.statistics()
+    likelihood = statistics.get("bits_per_byte")
+    exact = [words(row["response"]) in map(words, all_references(row)) for row in measured.rows]
+    known = likelihood is not None and np.isfinite(likelihood).all()
+    return Qualities(likelihood if known else None, statistics["f1"], np.array(exact, dtype=bool))

@@ -4,10 +4,12 @@ report.
 
 from __future__ import annotations
 
+import gc
 import logging
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -29,6 +31,8 @@ from dialog.signals import stopping
 if TYPE_CHECKING:
     from dialog.comparison.results.systems import System
 
+COLLECTION = 100_000
+"""New objects after which `rare_collections` searches for cyclic garbage."""
 log = logging.getLogger("dialog")
 
 
@@ -58,7 +62,7 @@ def compare(grid: Grid, request: Request, advice: str = "") -> Results | None:
         ["python", "-m", "dialog", "compare", str(grid.folder), *options, *systems, *jobs]
     )
     work = Work(grid, advice or f"continue with: {again}", request.timeout)
-    with stopping(work.advice):
+    with stopping(work.advice), rare_collections(grid):
         if request.job:
             end_with_parent()
             work.run()
@@ -77,6 +81,20 @@ def compare(grid: Grid, request: Request, advice: str = "") -> Results | None:
         check_stated(grid)
         raise_broken(results.parity, report=grid.folder / "report.html")
     return results
+
+
+@contextmanager
+def rare_collections(grid: Grid) -> Iterator[None]:
+    """Search rarely for cyclic garbage unless something is trained, whose cycles hold tensors: each
+    search visits all responses, which takes a sixth of the time of comparing files.
+    """
+    usual = gc.get_threshold()
+    if all(contender.kind == "responses" for contender in grid.contenders):
+        gc.set_threshold(COLLECTION, *usual[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
 
 
 def named_options(grid: Grid) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dialog.analysis.buckets import TrainingText
+from dialog.analysis.measured import Measured, read_measured
 from dialog.comparison.breakdown import breakdown
 from dialog.report.formats.results import ExactShare
 
@@ -22,9 +23,8 @@ EXAMPLES: list[dict[str, Any]] = [
 ]
 
 
-def responses(path: Path, answers: list[str], bits: list[float] | None) -> Path:
+def responses(path: Path, answers: list[str], bits: list[float] | None) -> Measured:
     """A responses.jsonl; every reference has 10 bytes, that of e#1 one unknown."""
-    path.parent.mkdir(exist_ok=True)
     with path.open("w", encoding="utf-8") as file:
         for place, (example, answer) in enumerate(zip(EXAMPLES, answers, strict=True)):
             row = {**example, "response": answer}
@@ -35,14 +35,14 @@ def responses(path: Path, answers: list[str], bits: list[float] | None) -> Path:
                     "reference_unknown_bytes": int(place == 2),
                 }
             file.write(json.dumps(row) + "\n")
-    return path
+    return read_measured(path)
 
 
 @pytest.fixture
-def evaluations(tmp_path: Path) -> dict[str, list[Path]]:
-    """A has two runs, given as folders; B is a file of another system."""
-    first = responses(tmp_path / "1" / "responses.jsonl", ["cat", "good", "x"], [10, 20, 32]).parent
-    second = responses(tmp_path / "2" / "responses.jsonl", ["cat", "bad", "x"], [30, 40, 32]).parent
+def evaluations(tmp_path: Path) -> dict[str, list[Measured]]:
+    """A has two runs; B is a file of another system."""
+    first = responses(tmp_path / "1.jsonl", ["cat", "good", "x"], [10, 20, 32])
+    second = responses(tmp_path / "2.jsonl", ["cat", "bad", "x"], [30, 40, 32])
     return {
         "A": [first, second],
         "B": [responses(tmp_path / "b.jsonl", ["good cat", "good", "one"], None)],
@@ -63,7 +63,7 @@ def table(rows: list[dict[str, Any]]) -> dict[str, dict[str, tuple[int, float, A
     }
 
 
-def test_breakdown_by_hand(evaluations: dict[str, list[Path]]) -> None:
+def test_breakdown_by_hand(evaluations: dict[str, list[Measured]]) -> None:
     """One word of two in common: F1 2/3; an unknown byte costs 8 bits more."""
     result = table(
         breakdown(
@@ -104,12 +104,12 @@ def test_likelihood_of_another_system_needs_no_bytes(tmp_path: Path) -> None:
         "".join(json.dumps({**row, "response": "x", "nll": 16 * BIT}) + "\n" for row in EXAMPLES),
         "utf-8",
     )
-    buckets = table(breakdown({"C": [path]}))["context turns"]
+    buckets = table(breakdown({"C": [read_measured(path)]}))["context turns"]
     assert buckets["2"] == (1, pytest.approx(16 / len("good")), 0)
     assert buckets["1"] == (2, pytest.approx(32 / len("good cat" + "one two three four")), 0)
 
 
-def test_unknown_properties_are_left_out(evaluations: dict[str, list[Path]]) -> None:
+def test_unknown_properties_are_left_out(evaluations: dict[str, list[Measured]]) -> None:
     assert list(table(breakdown(evaluations))) == [
         "context turns",
         "context words",
@@ -118,7 +118,7 @@ def test_unknown_properties_are_left_out(evaluations: dict[str, list[Path]]) -> 
     assert breakdown({"A": []}) == ()
 
 
-def test_exact_responses_by_length_of_the_context(evaluations: dict[str, list[Path]]) -> None:
+def test_exact_responses_by_length_of_the_context(evaluations: dict[str, list[Measured]]) -> None:
     (part,) = (part for part in breakdown(evaluations) if part.by == "context words")
     (bucket,) = part.buckets
     assert bucket.label == "0-7"

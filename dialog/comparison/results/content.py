@@ -119,7 +119,7 @@ def results_of(grid: Grid, systems: Sequence[System], failures: Mapping[str, str
         crossings=crossings(models),
         context_use=context_use,
         breakdown=breakdown(
-            {system.name: system.evaluations for system in measured},
+            runs,
             *(example_properties(recipes[0], SPLIT) if recipes else (None, {})),
         ),
         calibration=calibrations(measured),

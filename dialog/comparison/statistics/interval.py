@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import ndtr, stdtrit
-from scipy.stats import chi2
+from scipy.special import gammaincinv, ndtr, stdtrit
 
 from dialog.comparison.statistics.measured import Floats
 
@@ -109,7 +108,8 @@ class Variances:
             (self.seeds, self.degrees_of_freedom),
             (self.dialogues, self.number - 1),
         ):
-            estimates = variance * chi2.ppf(QUANTILES, freedom) / freedom
+            # quantiles of chi-square; importing scipy.stats for them takes 0.7 s
+            estimates = variance * 2 * gammaincinv(freedom / 2, QUANTILES) / freedom
             critical += float(stdtrit(freedom, alpha / 2)) ** 2 * estimates
         limits = np.sqrt(critical) / error  # of a normal, for each estimate of its error
         if not limits.max() < LARGEST:

@@ -105,7 +105,7 @@ def hash_item(item: Item) -> int:
     return int.from_bytes(digest, "little", signed=True)
 
 
-@lru_cache(maxsize=1 << 15)
+@lru_cache(maxsize=1 << 16)  # a comparison of two systems counts 62,000 twice
 def ngram_hashes(response: str, n: int) -> tuple[int, ...]:
     """Return the hashes of the n-grams of a response."""
     return tuple(map(hash_item, ngrams(response, n)))
