@@ -92,6 +92,15 @@ log = logging.getLogger("dialog")
         " reference per line, one file for each reference."
     ),
 )
+@click.option(
+    "--metrics",
+    multiple=True,
+    metavar="NAME,...",
+    help=(
+        "Further metrics of files of responses: names, or components as in a recipe. May be"
+        " repeated."
+    ),
+)
 @trust_option
 @click.option(
     "--ratings",
@@ -152,6 +161,7 @@ def compare(
     systems: tuple[str, ...],
     timeout: float,
     references: str | None,
+    metrics: tuple[str, ...],
     trust: Trust,
     ratings: tuple[Path, ...],
     study: Path | None,
@@ -238,6 +248,7 @@ def compare(
         timeout=timeout,
         primary=primary,
         looks=looks,
+        metrics=metrics,
     )
     grid = prepare_grid(request)
     if grid.overrides and output is not None and not (overrides or job):

@@ -24,6 +24,7 @@ from dialog.comparison.grid.work import Work, identity
 from dialog.comparison.parity import raise_broken
 from dialog.config.trust import imported_names
 from dialog.errors import RunError, UserError
+from dialog.escaping import to_json
 from dialog.json_files import read_json
 from dialog.report.formats.results import RESULTS, Results, as_read, read_results
 from dialog.signals import stopping
@@ -57,7 +58,7 @@ def compare(grid: Grid, request: Request, advice: str = "") -> Results | None:
         else []
     )
     jobs = ["--jobs", str(request.jobs)] if request.jobs > 1 else []
-    systems = system_options(grid)
+    systems = [*system_options(grid), *metrics_options(grid)]
     again = shlex.join(
         ["python", "-m", "dialog", "compare", str(grid.folder), *options, *systems, *jobs]
     )
@@ -125,6 +126,11 @@ def system_options(grid: Grid) -> list[str]:
     """
     given = [one for one in grid.contenders if one.system and one.may_run]
     return [part for one in given for part in ("--system", one.program.option)]
+
+
+def metrics_options(grid: Grid) -> list[str]:
+    """Return the option that allows again to import metrics of files that the caller has named."""
+    return ["--metrics", to_json(list(grid.metrics))] if imported_names(grid.metrics) else []
 
 
 # ------------------------------------------------------------------ after training

@@ -11,16 +11,13 @@ from typing import Any
 
 import pytest
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from tiny_encoder import WORDS, save_encoder
 
 from dialog.errors import UserError
 from dialog.metrics import build_metrics
 from dialog.metrics.meaning.bert_score import BertScore
 from dialog.metrics.meaning.words import Meteor
 
-TEXT = "hello how are you today fine thanks and what time is it . ?"
-SPECIAL = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"]
-WORDS = [*SPECIAL, *TEXT.split()]
 RESPONSES = ["how are you today ?", "fine", "", "hello hello unknown", "what time is it"]
 REFERENCES = ["fine thanks and you ?", "fine", "it is time .", "hello", "what time is it"]
 
@@ -28,35 +25,7 @@ REFERENCES = ["fine thanks and you ?", "fine", "it is time .", "hello", "what ti
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of a BERT of two layers."""
-    transformers = pytest.importorskip("transformers")
-    folder = tmp_path_factory.mktemp("encoder")
-    tokenizer = Tokenizer(
-        models.WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="[UNK]")
-    )
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        "[CLS] $A [SEP]", None, [("[CLS]", 1), ("[SEP]", 2)]
-    )
-    names = {
-        name: f"[{name[:-6].upper()}]"
-        for name in ("pad_token", "cls_token", "sep_token", "unk_token")
-    }
-    fast = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, model_max_length=32, **names
-    )
-    fast.save_pretrained(folder)
-    torch.manual_seed(3)
-    sizes = {
-        "hidden_size": 16,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 16,
-    }
-    config = transformers.BertConfig(
-        vocab_size=len(WORDS), max_position_embeddings=32, initializer_range=0.5, **sizes
-    )
-    transformers.BertModel(config).save_pretrained(folder)
-    return folder
+    return save_encoder(tmp_path_factory.mktemp("encoder"))
 
 
 @torch.no_grad()

@@ -406,6 +406,7 @@ def check_trusted(grid: Grid) -> None:
     Raises:
         UserError: a recipe that imports code.
     """
+    check_importable(list(grid.metrics), "--metrics")
     for contender in grid.contenders:
         if contender.kind != "responses":
             check_importable(contender.trust.allow(contender.recipes), contender.name)

@@ -2,7 +2,7 @@
 seed.
 
     grid.json                     version, commands, seeds, overrides, primary metric, number of
-                                  looks, contenders with hashes
+                                  looks, metrics of files, contenders with hashes
     runs/<contender>/seed-<n>/    run folder, unless grid.json names another;
                                   of a single file of responses: runs/<contender>/
     tuning/<contender>/<values>/  run folder of a trial; that of the chosen values is the run of the
@@ -30,6 +30,7 @@ from typing import Any, TypeVar
 from dialog.atomic import lock, write_json
 from dialog.comparison.systems.answers import ANSWERS
 from dialog.comparison.systems.specification import Specification
+from dialog.config.components import Component
 from dialog.config.compose import Composed, fill_schema
 from dialog.config.schema import Recipe, to_dict
 from dialog.config.trust import FULL_TRUST, NO_TRUST, Trust
@@ -231,6 +232,7 @@ class Grid:
         references: SHA-256 of test_set.jsonl; empty if the test set is that of a contender.
         primary: Metric that is tested first; empty until the first plan.
         looks: Number of reports on new seeds that may decide.
+        metrics: Metrics of files of responses, beside the standard ones, if no recipe names any.
         named: Run folders outside of the comparison that the caller has named, and that it may thus
             write to; None for all. What grid.json alone names is only read.
         chosen: The values that trials have chosen, by contender; from `tuning.with_choices`.
@@ -244,6 +246,7 @@ class Grid:
     references: str = ""
     primary: str = ""
     looks: int = 1
+    metrics: tuple[Component, ...] = ()
     named: frozenset[str] | None = field(default=frozenset(), compare=False)
     chosen: Mapping[str, str] = field(default_factory=dict, compare=False)
 
@@ -347,11 +350,15 @@ def read_grid(folder: Path, *, trust: Trust = NO_TRUST) -> Grid:
         looks = _typed(values.get("looks", 1), int)
         if looks < 1:
             raise ValueError(f"{looks} looks")
+        metrics = tuple(_typed(entry, dict) for entry in _typed(values.get("metrics", []), list))
+        if not all(isinstance(metric.get("name"), str) for metric in metrics):
+            raise ValueError("a metric has no name")
     except (KeyError, TypeError, ValueError, UserError) as error:
         raise UserError(f"{folder / GRID}: damaged ({error}); restore it from a copy") from error
     if trust != FULL_TRUST:
         check_links(folder)
-    return Grid(folder, contenders, seeds, overrides, commands, references, primary, looks)
+    decisions = (primary, looks, trust.allow(metrics))
+    return Grid(folder, contenders, seeds, overrides, commands, references, *decisions)
 
 
 def _contender(entry: Mapping[str, Any], trust: Trust) -> Contender:
@@ -448,6 +455,17 @@ def check_same_conditions(folders: Sequence[Path]) -> None:
                     f"{folder}: {name} differs from {first}, so they are not seeds of one model;"
                     " compare them apart"
                 )
+
+
+def difference_of(one: Contender, other: Contender) -> str:
+    """Return the first setting in which two contenders of the same name differ."""
+    if (one.kind, other.kind) != ("recipe", "recipe"):
+        return f"{one.kind}, not {other.kind}" if one.kind != other.kind else "other content"
+    before, now = (flat(contender.recipe) for contender in (one, other))
+    key = next(
+        key for key in {**before, **now} if before.get(key) != now.get(key) and not is_ignored(key)
+    )
+    return f"{key} is {before.get(key)} there and {now.get(key)} here"
 
 
 def is_ignored(key: str) -> bool:

@@ -22,13 +22,13 @@ from dialog.comparison.grid.folder import (
     Contender,
     Grid,
     check_same_conditions,
-    flat,
+    difference_of,
     is_comparison,
-    is_ignored,
     is_trained,
     read_grid,
     write_grid,
 )
+from dialog.comparison.grid.metrics import check_metrics, metrics_of_files
 from dialog.comparison.grid.responses import first_recipe, match_responses, read_test_set
 from dialog.comparison.grid.test_set import (
     TEST_SET,
@@ -37,6 +37,8 @@ from dialog.comparison.grid.test_set import (
     read_references,
     system_input,
 )
+from dialog.comparison.grid.tuning import other_tune, tune_of
+from dialog.config.components import Component
 from dialog.config.trust import FULL_TRUST, NO_TRUST, Trust
 from dialog.data.reading.files import sha256
 from dialog.errors import UserError, section
@@ -74,6 +76,7 @@ class Request:
         primary: Metric that is tested first; None keeps that of the folder, or is the default.
         looks: Number of reports on new seeds that may decide; None keeps that of the folder, or
             is 1.
+        metrics: Metrics of files of responses, as components or names.
     """
 
     names: Sequence[str]
@@ -92,6 +95,7 @@ class Request:
     timeout: float = 300.0
     primary: str | None = None
     looks: int | None = None
+    metrics: Sequence[str] = ()
 
     @property
     def command(self) -> str:
@@ -99,6 +103,7 @@ class Request:
         settings = [part for variation in self.variations for part in ("--vary", variation)]
         settings += [part for values in self.tune for part in ("--tune", values)]
         settings += [part for system in self.systems for part in ("--system", system)]
+        settings += [part for metric in self.metrics for part in ("--metrics", metric)]
         if self.references:
             settings += ["--references", ",".join(map(str, self.references))]
         count = [] if self.seeds is None else ["--seeds", str(self.seeds)]
@@ -147,6 +152,7 @@ def prepare_grid(request: Request) -> Grid:
     overrides = [*inherited, *request.overrides]
     planned = merged(current, new, seeds_of(current, new, request.seeds), overrides)
     given = given_references(planned, request.references)
+    planned = replace(planned, metrics=metrics_of_files(planned, current, request.metrics))
     check_trusted(planned)
     if len(planned.contenders) < 2:
         raise UserError(
@@ -183,6 +189,8 @@ def prepare_grid(request: Request) -> Grid:
             if contender.kind != "responses"
         }
         check_test_sets(replace(planned, contenders=tuple(checked)), data, given)
+        if planned.metrics:
+            check_metrics(planned.metrics)
         if request.strict:
             check_strict(planned, data)
     folder = folder or fresh_folder("comparisons")
@@ -190,6 +198,7 @@ def prepare_grid(request: Request) -> Grid:
         *(folder, new, planned.seeds, overrides, request.command),
         primary=planned.primary,
         looks=planned.looks,
+        metrics=planned.metrics,
         trust=request.trust,
         given=given,
     )
@@ -234,24 +243,6 @@ def with_decisions(planned: Grid, current: Grid, request: Request) -> Grid:
     if decided != current:  # the files of a finished comparison may be gone
         check_measured(primary, files)
     return decided
-
-
-def tune_of(current: Grid, requested: Sequence[str]) -> tuple[str, ...]:
-    """Return the values of ``--tune``, which are the same for all recipes of a folder.
-
-    Raises:
-        UserError: the recipes of the folder have others.
-    """
-    recipes = [contender for contender in current.contenders if contender.kind == "recipe"]
-    if recipes and requested and recipes[0].tune != tuple(requested):
-        raise other_tune(current.folder, recipes[0])
-    return recipes[0].tune if recipes else tuple(requested)
-
-
-def other_tune(folder: Path, recipe: Contender) -> UserError:
-    """Return the error for other values of ``--tune`` than a folder has."""
-    values = f"has --tune {' --tune '.join(recipe.tune)}" if recipe.tune else "was begun without"
-    return UserError(f"--tune: {folder} {values}; leave it out, or choose another --output")
 
 
 def with_trials(contenders: Sequence[Contender]) -> list[Contender]:
@@ -433,15 +424,16 @@ def open_grid(
     *,
     primary: str = "",
     looks: int = 0,
+    metrics: Sequence[Component] = (),
     trust: Trust = NO_TRUST,
     given: Sequence[Row] = (),
 ) -> Grid:
     """Create a comparison folder, or add to one what it lacks; processes that start together take
     turns.
 
-    Seeds are only added; primary metric and looks are kept unless they are given. The command is
-    recorded if it changes the grid. `given` are the examples of ``--references``, which a new
-    folder keeps.
+    Seeds are only added; primary metric, looks and metrics are kept unless they are given. The
+    command is recorded if it changes the grid. `given` are the examples of ``--references``, which
+    a new folder keeps.
 
     Raises:
         UserError: the folder has other files, or another recipe of the same name.
@@ -464,6 +456,7 @@ def open_grid(
             grid,
             primary=primary or before.primary or LIKELIHOOD,
             looks=looks or before.looks,
+            metrics=tuple(metrics) or before.metrics,
         )
         if grid != before:
             grid = replace(grid, commands=(*before.commands, command))
@@ -493,7 +486,7 @@ def merged(
             contender.system,
         ):
             raise UserError(
-                f"{grid.folder}: has another {contender.name} ({difference(before, contender)});"
+                f"{grid.folder}: has another {contender.name} ({difference_of(before, contender)});"
                 " choose another --output, or give the new one another name"
             )
         if contender.kind == "recipe" and before.tune != contender.tune:
@@ -530,14 +523,3 @@ def check_seeds(folder: Path, before: Contender, added: Contender) -> None:
             )
     folders = map(Path, {**before.folders, **added.folders}.values())
     check_same_conditions([path for path in folders if path.is_dir()])
-
-
-def difference(one: Contender, other: Contender) -> str:
-    """Return the first setting in which two contenders of the same name differ."""
-    if (one.kind, other.kind) != ("recipe", "recipe"):
-        return f"{one.kind}, not {other.kind}" if one.kind != other.kind else "other content"
-    before, now = (flat(contender.recipe) for contender in (one, other))
-    key = next(
-        key for key in {**before, **now} if before.get(key) != now.get(key) and not is_ignored(key)
-    )
-    return f"{key} is {before.get(key)} there and {now.get(key)} here"

@@ -13,6 +13,7 @@ from dialog.analysis.measured import (
     RESPONSES,
     STATISTICS,
     example_bytes,
+    metrics_of,
     numbered,
     write_statistics,
 )
@@ -28,6 +29,8 @@ from dialog.comparison.grid.test_set import (
     read_contexts,
 )
 from dialog.comparison.systems.answers import NUMBERS, unusable, warn_of_control_characters
+from dialog.config.components import Component
+from dialog.config.trust import without_trust
 from dialog.data.reading.files import sha256
 from dialog.errors import UserError
 from dialog.escaping import json_copy, to_json
@@ -243,13 +246,23 @@ def first_recipe(contenders: Sequence[Contender]) -> Contender | None:
     return next((contender for contender in contenders if contender.kind != "responses"), None)
 
 
+def file_metrics(grid: Grid) -> Sequence[Component]:
+    """Return the metrics of files of responses beside the standard ones: those of the first
+    recipe, else of ``--metrics``.
+    """
+    first = first_recipe(grid.contenders)
+    return grid.metrics if first is None else first.composed.recipe.metrics
+
+
 def identity(cell: Cell, grid: Grid) -> str:
     """Return the hash of a file of responses, with that of what it is measured with: the first
-    recipe, or given references.
+    recipe or given references, and further metrics.
     """
     first = first_recipe(grid.contenders)
     test_set = grid.references if first is None else first.hash
-    return hash_of([cell.file_hash, test_set]) if test_set else cell.file_hash
+    metrics = without_trust(list(file_metrics(grid)))
+    inputs = [part for part in (test_set, metrics) if part]
+    return hash_of([cell.file_hash, *inputs]) if inputs else cell.file_hash
 
 
 def measured_responses(cell: Cell, grid: Grid, split: str) -> Evaluated | None:
@@ -287,12 +300,13 @@ def measure_responses(cell: Cell, grid: Grid, split: str) -> Evaluated:
     """Write an evaluation of a file of responses, in the order of the test set."""
     from dialog.metrics import detect_language, words
     from dialog.metrics.measurement import Measurement, results
-    from dialog.metrics.scores.family import build_scores, components_of
+    from dialog.metrics.scores.family import components_of
 
     rows: list[Row] = match_responses(cell.file, read_test_set(grid, split))
     warn_of_control_characters({row["id"]: row["response"] for row in rows}, cell.name)
     language = detect_language(row["reference"] for row in rows[:4096])
-    measurement = Measurement(build_scores(language=language))
+    components = file_metrics(grid)
+    measurement = Measurement(metrics_of(components, language))
     measurement.add(rows)
     fingerprint = hashlib.sha256(b"".join(map(example_bytes, rows)))
     dialogues = [str(row.get("dialogue_id", row["id"])) for row in rows]
@@ -315,5 +329,7 @@ def measure_responses(cell: Cell, grid: Grid, split: str) -> Evaluated:
         evaluation, metrics, {"responses": cell.file_hash, "data": metrics["fingerprint"]}
     ):
         write_text(evaluation / RESPONSES, "".join(to_json(row) + "\n" for row in rows))
-        write_statistics(evaluation / STATISTICS, measurement, components_of(()), language, leaked)
+        write_statistics(
+            evaluation / STATISTICS, measurement, components_of(components), language, leaked
+        )
     return Evaluated(evaluation, json_copy(metrics))

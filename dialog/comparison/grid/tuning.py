@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +23,24 @@ CHOSEN = "chosen.json"
 """The label of the chosen values, and the validation loss of each trial."""
 
 log = logging.getLogger("dialog")
+
+
+def tune_of(current: Grid, requested: Sequence[str]) -> tuple[str, ...]:
+    """Return the values of ``--tune``, which are the same for all recipes of a folder.
+
+    Raises:
+        UserError: the recipes of the folder have others.
+    """
+    recipes = [contender for contender in current.contenders if contender.kind == "recipe"]
+    if recipes and requested and recipes[0].tune != tuple(requested):
+        raise other_tune(current.folder, recipes[0])
+    return recipes[0].tune if recipes else tuple(requested)
+
+
+def other_tune(folder: Path, recipe: Contender) -> UserError:
+    """Return the error for other values of ``--tune`` than a folder has."""
+    values = f"has --tune {' --tune '.join(recipe.tune)}" if recipe.tune else "was begun without"
+    return UserError(f"--tune: {folder} {values}; leave it out, or choose another --output")
 
 
 def with_choices(grid: Grid) -> Grid:

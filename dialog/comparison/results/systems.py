@@ -15,6 +15,8 @@ import numpy as np
 
 from dialog.analysis.measured import Measured, example_bytes, read_measured
 from dialog.comparison.grid.folder import SPLIT, Cell, Contender, check_same_conditions, is_diverged
+from dialog.comparison.grid.metrics import trust_of_metrics
+from dialog.comparison.grid.responses import file_metrics
 from dialog.comparison.grid.test_set import examples_of
 from dialog.comparison.grid.work import Work
 from dialog.comparison.parity import EvaluatedSystem
@@ -157,7 +159,8 @@ def finished_run(cell: Cell, work: Work) -> FinishedRun:
     last = curve[-1] if curve else CurvePoint(0, 0, 0, 0.0)
     summary = read_summary(folder)
     verified = check_evaluation(evaluated.folder) if evaluated else None
-    measured = read_measured(evaluated.folder, trust=cell.contender.trust) if evaluated else None
+    trust = cell.contender.trust if trained else trust_of_metrics(file_metrics(work.grid))
+    measured = read_measured(evaluated.folder, trust=trust) if evaluated else None
     entry = RunResults(
         cell.seed,
         str(folder.relative_to(root) if folder.is_relative_to(root) else folder.resolve()),

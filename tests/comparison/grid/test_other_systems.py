@@ -7,14 +7,21 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tiny_encoder import save_encoder
 
 from dialog.cli import main
 from dialog.comparison.grid.contenders import parse_files, read_statement, split_arguments
+from dialog.comparison.grid.folder import Contender, Grid
+from dialog.comparison.grid.responses import file_metrics, identity
+from dialog.config.compose import compose
+from dialog.config.schema import to_dict
 from dialog.errors import UserError
 from dialog.escaping import escape_latex
+from dialog.metrics.meaning.bert_score import BertScore
 
 Compare = Callable[..., tuple[int, str]]
 DIALOGUES = 12
@@ -108,6 +115,78 @@ def check_paper(compare: Compare, folder: Path, paper: Path) -> None:
     code, line = compare(str(folder), "--paper", str(paper))
     assert (code, "exists" in line) == (2, True), line
     assert before == {path: path.read_bytes() for path in paper.rglob("*") if path.is_file()}
+
+
+QUESTIONS = """
+import torch
+from torchmetrics import Metric
+
+class Questions(Metric):
+    def __init__(self):
+        super().__init__()
+        self.add_state("sums", torch.zeros(2))
+
+    def update(self, responses):
+        self.sums += torch.tensor([sum("?" in text for text in responses), len(responses)])
+
+    def compute(self):
+        return self.sums[0] / self.sums[1]
+"""
+
+
+def test_files_are_measured_by_metrics_of_the_caller(
+    compare: Compare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shipped ones with a model in a folder, and one of the caller, which no folder may import."""
+    encoder = save_encoder(tmp_path / "encoder")
+    mauve = SimpleNamespace(compute_mauve=lambda **_: SimpleNamespace(mauve=0.25))
+    monkeypatch.setitem(sys.modules, "mauve", mauve)
+    (tmp_path / "own_questions.py").write_text(QUESTIONS, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    write(tmp_path / "test.jsonl", examples())
+    for name, shift in (("a.jsonl", 0), ("b.jsonl", 2)):
+        write(tmp_path / name, answers(shift))
+    inputs = ["a.jsonl", "b.jsonl", "--references", "test.jsonl", "--output", "out"]
+    models = f"{{name: bert_score, model: {encoder}}}, {{name: mauve, model: {encoder}}}"
+    own = ["--metrics", "own_questions.Questions"]
+    assert compare(*inputs, "--metrics", models, *own)[0] == 0
+    compared = results(tmp_path / "out")
+    first = compared["models"][0]["runs"][0]["metrics"]
+    rows = zip(answers(0), examples(), strict=True)
+    pairs = [(answer["response"], example["references"][0]) for answer, example in rows]
+    expected = BertScore(str(encoder)).statistics_of(*map(list, zip(*pairs, strict=True)))
+    assert first["bert_score"] == pytest.approx(100 * float(expected[:, 0].mean()), rel=1e-5)
+    assert (first["mauve"], first["Questions"]) == (25.0, 0.0)
+    tested = {row["metric"] for row in compared["differences"] if row["p"] is not None}
+    assert "bert_score" in tested
+    assert not {"mauve", "Questions"} & {row["metric"] for row in compared["differences"]}
+
+    code, line = compare("out")
+    assert (code, "own_questions.Questions" in line) == (2, True), (
+        "the folder alone imports nothing"
+    )
+    assert compare("out", "--metrics", models, *own)[0] == 0
+    code, line = compare("out", "--metrics", "chrf")
+    assert (code, "other metrics" in line) == (2, True), line
+    for metrics in ("bert_score", "{model: x}", "{name: x", "no_such.Metric"):
+        code, line = compare(*inputs[:-1], "new", "--metrics", metrics)
+        assert (code, "--metrics" in line) == (2, True), line
+    assert not (tmp_path / "new").exists()
+
+
+def test_files_have_the_metrics_of_the_first_recipe(tmp_path: Path) -> None:
+    recipes = [
+        to_dict(compose("quickstart/transformer", [f"metrics={metrics}"]).recipe)
+        for metrics in ("[{name: distinct, n: 3}]", "[]")
+    ]
+    file = Contender("theirs", "responses", "hash", hashes=("hash",), files=("a.jsonl",))
+    trained = [Contender(f"m{n}", "runs", f"h{n}", recipe) for n, recipe in enumerate(recipes)]
+    mine = Grid(tmp_path, (file, *trained), ())
+    none = Grid(tmp_path, (file, *trained[::-1]), ())
+    assert list(file_metrics(mine)) == [{"name": "distinct", "n": 3}]
+    assert list(file_metrics(none)) == []
+    (cell,) = [cell for cell in mine.cells() if cell.contender is file]
+    assert identity(cell, mine) != identity(cell, none), "it is measured again"
 
 
 def test_translations_need_no_context_and_no_ids(compare: Compare, tmp_path: Path) -> None:
