@@ -6,11 +6,13 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from client import Client, serving
 
+from dialog.comparison.preference.rating_files import RatingReader
 from dialog.errors import UserError
 from dialog.runs.load import load
 from dialog.runs.run import Run
@@ -61,6 +63,25 @@ def test_a_vote_is_one_line(voting: Client, path: Path) -> None:
     path.unlink()
     assert voting.post("/votes", body).status == 200
     assert path.stat().st_mode & 0o077 == 0
+
+
+def test_compare_reads_votes(voting: Client, path: Path) -> None:
+    served = voting.service.served.values()
+    for choice in ("a", "tie"):
+        body = vote(voting, choice=choice, chat="c1", context=[choice])
+        assert voting.post("/votes", body).status == 200
+    models = [
+        SimpleNamespace(
+            name=f"contender {model.name}",
+            runs=[SimpleNamespace(hashes={"weights": model.run.weights, "responses.jsonl": ""})],
+        )
+        for model in served
+    ]
+    ratings = RatingReader(path.parent, cast("Any", SimpleNamespace(models=models))).read([path])
+    assert [rating.winner for rating in ratings] == ["a", "tie"]
+    for rating in ratings:
+        assert list(rating.pair[:2]) == [model.name for model in models]
+        assert rating.key["dialogue"] == "c1"
 
 
 @pytest.mark.parametrize(
