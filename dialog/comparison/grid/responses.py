@@ -296,13 +296,13 @@ def reference_rows(grid: Grid, split: str, language: str) -> Baselines | None:
     )
 
 
-def measure_responses(cell: Cell, grid: Grid, split: str) -> Evaluated:
+def measure_responses(cell: Cell, grid: Grid, split: str, test_set: Sequence[Row]) -> Evaluated:
     """Write an evaluation of a file of responses, in the order of the test set."""
     from dialog.metrics import detect_language, words
     from dialog.metrics.measurement import Measurement, results
     from dialog.metrics.scores.family import components_of
 
-    rows: list[Row] = match_responses(cell.file, read_test_set(grid, split))
+    rows: list[Row] = match_responses(cell.file, test_set)
     warn_of_control_characters({row["id"]: row["response"] for row in rows}, cell.name)
     language = detect_language(row["reference"] for row in rows[:4096])
     components = file_metrics(grid)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from dialog.comparison.grid.responses import (
     measured_responses,
     read_test_set,
 )
-from dialog.comparison.grid.test_set import system_input
+from dialog.comparison.grid.test_set import Row, system_input
 from dialog.comparison.grid.tuning import all_diverged, with_choices
 from dialog.comparison.systems.answers import Answers
 from dialog.comparison.systems.program import answer_contexts
@@ -112,7 +113,8 @@ class Work:
         if cell.contender.kind == "responses":
             if cell.contender.system:
                 self.answer(cell)
-            self.evaluations[cell.name] = measure_responses(cell, self.grid, SPLIT)
+            evaluated = measure_responses(cell, self.grid, SPLIT, self.test_set)
+            self.evaluations[cell.name] = evaluated
             return
         cell.check_named()
         if cell.contender.kind == "recipe":
@@ -136,10 +138,15 @@ class Work:
                 log.debug("where:", exc_info=True)
             self.evaluations[cell.name] = evaluated
 
+    @cached_property
+    def test_set(self) -> list[Row]:
+        """Examples of the test set."""
+        return read_test_set(self.grid, SPLIT)
+
     def answer(self, cell: Cell) -> None:
         """Have the program of a system answer the contexts that lack an answer."""
         cell.check_may_run()
-        rows = [system_input(row) for row in read_test_set(self.grid, SPLIT)]
+        rows = [system_input(row) for row in self.test_set]
         program = cell.contender.program
         answers = Answers(cell.folder, program.name, [row["id"] for row in rows])
         answer_contexts(program, rows, answers, seconds=self.timeout)
