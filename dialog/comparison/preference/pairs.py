@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, combinations, islice, zip_longest
 from pathlib import Path
@@ -30,6 +30,8 @@ EVEN = 0.5
 """Preference share of equal contenders."""
 Responses = Sequence[Mapping[str, Any]]
 """Lines of a responses.jsonl."""
+
+log = logging.getLogger("dialog")
 
 
 @dataclass(frozen=True)
@@ -89,16 +91,24 @@ def sources_of(results: Results) -> dict[str, tuple[str, ...]]:
 
 def kept_sections(path: Path, results: Results) -> dict[str, Any]:
     """Return the judgements and ratings of an earlier results.json whose responses are the present
-    ones, as fields of the new one; none from a file that is damaged or of another version.
+    ones, as fields of the new one; none, with a warning, from a file that is damaged or of another
+    version.
     """
-    present = sources_of(results)
-    kept: dict[str, Any] = {}
-    with suppress(UserError):
+    if not path.is_file():
+        return {}
+    try:
         earlier = read_results(path.parent)
-        if is_present(earlier.ratings.sources, present):
-            kept["ratings"] = earlier.ratings
-        kept["judges"] = tuple(one for one in earlier.judges if is_present(one.sources, present))
-    return kept
+    except UserError:
+        log.warning(
+            "%s: is damaged or of another version, so ratings and judgements in it are left out;"
+            " add them again with --ratings and --judge",
+            path,
+        )
+        return {}
+    present = sources_of(results)
+    judges = tuple(one for one in earlier.judges if is_present(one.sources, present))
+    rated = is_present(earlier.ratings.sources, present)
+    return {"judges": judges} | ({"ratings": earlier.ratings} if rated else {})
 
 
 def is_present(sources: Mapping[str, Any], present: Mapping[str, Any]) -> bool:

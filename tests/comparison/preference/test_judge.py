@@ -21,7 +21,8 @@ from dialog.comparison.preference.pairs import (
     read_contenders,
 )
 from dialog.errors import UserError
-from dialog.report.formats.results import read_results
+from dialog.escaping import json_copy
+from dialog.report.formats.results import RESULTS, read_results
 
 Compare = Callable[..., tuple[int, str]]
 Program = Callable[[str], str]
@@ -119,6 +120,33 @@ def test_unfinished_or_changed_comparisons(folder: Path) -> None:
         judge(folder / "runs", "true")
     with pytest.raises(UserError, match="--judge: no command"):
         judge(folder, " ")
+
+
+def test_results_are_read_as_they_were_written(folder: Path) -> None:
+    written = json.loads((folder / RESULTS).read_text(encoding="utf-8"))
+    assert json_copy(read_results(folder)) == written
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"version": 4}, "version 4"),
+        ({"version": 99}, "version 99"),
+        ({"models": [{"name": 3}]}, r"models\[0\].name"),
+        ({"samples": [{"id": "1"}]}, r"samples\[0\]: no context"),
+    ],
+)
+def test_unusable_results_are_one_line(
+    folder: Path, changes: dict[str, object], what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It names the file, what is wrong, and the command that writes it again."""
+    file = folder / RESULTS
+    results = read_results(folder)
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes), encoding="utf-8")
+    with pytest.raises(UserError, match=rf"results\.json: .*{what}.*compare {folder}"):
+        read_results(folder)
+    assert kept_sections(file, results) == {}
+    assert "--ratings" in caplog.text
 
 
 def test_the_interval_of_one_run_is_that_of_a_paired_t_test() -> None:
