@@ -41,10 +41,11 @@ def parity(results: Results) -> ReportSection:
         )
         if settings
     ]
-    note = (
-        " ".join(sentences)
-        or f"None of the {must} settings that must be equal for a fair comparison differs."
-    )
+    if must and not sentences:
+        sentences = [
+            f"None of the {must} settings that must be equal for a fair comparison differs."
+        ]
+    notes = (" ".join(sentences),) if sentences else ()
     caption = "Settings and costs that differ between the contenders." + (
         " ✗: must be equal." if broken else ""
     )
@@ -55,7 +56,7 @@ def parity(results: Results) -> ReportSection:
     tables += table_of_groups(
         head, [RowGroup("", tuple(map(_row, equal)))], caption=label, folded=label, **options
     )
-    return ReportSection("Parity contract", tables, notes=(note,))
+    return ReportSection("Parity contract", tables, notes=notes)
 
 
 def broken_settings(results: Results) -> list[Row]:
@@ -77,6 +78,8 @@ def _state(row: ParitySetting) -> ReportCell:
         return ReportCell("✓ equal", "equal")
     if row.must:
         return ReportCell("✗ unknown" if is_unknown(row.values) else "✗ must be equal", "broken")
+    if is_unknown(row.values):
+        return ReportCell("unknown", "differs")
     return ReportCell("differs" + _relative_difference(row.values), "differs")
 
 

@@ -63,6 +63,17 @@ def test_a_kept_contract_says_so(results: dict[str, Any]) -> None:
     assert [table.folded for table in section.tables] == ["2 equal settings"]
 
 
+def test_statements_of_other_systems_are_no_contract(results: dict[str, Any]) -> None:
+    """What only a system.yaml states is shown; what the other one does not state may be equal."""
+    stated = {"what": "data as stated", "equal": False, "must": False, "values": ["x", "unknown"]}
+    results["parity"] = [stated]
+    section = parity(results_of_json(results))
+    assert section.notes == ()
+    assert [cell.text for cell in section.tables[0].rows[0]][1:] == ["x", "unknown", "unknown"]
+    results["parity"] = []
+    assert not parity(results_of_json(results)).tables
+
+
 def test_relative_differences_of_settings(results: dict[str, Any]) -> None:
     for values, text in (
         ([100, 103], "differs by 3.0 %"),
