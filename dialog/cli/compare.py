@@ -123,6 +123,11 @@ log = logging.getLogger("dialog")
     help="Number of raters of --study.",
 )
 @click.option(
+    "--turns",
+    type=click.IntRange(1),
+    help="Whole dialogues of N turns in --study: each contender talks with itself.",
+)
+@click.option(
     "--judge",
     metavar="COMMAND",
     help=(
@@ -166,6 +171,7 @@ def compare(
     ratings: tuple[Path, ...],
     study: Path | None,
     raters: int,
+    turns: int | None,
     judge: str | None,
     items: int | None,
     paper: Path | None,
@@ -212,7 +218,7 @@ def compare(
     if not (contenders or systems):
         raise UserError("compare needs contenders; see compare --help")
     check_only_with("--judge or --study", judge or study, "items")
-    check_only_with("--study", study, "raters")
+    check_only_with("--study", study, "raters", "turns")
     if ratings:
         check_finished_only("ratings", contenders[:1])
         from dialog.comparison.preference.ratings import add_ratings
@@ -224,7 +230,14 @@ def compare(
         check_finished_only("study", contenders)
         from dialog.comparison.preference.study import write_study
 
-        click.echo(write_study(Path(contenders[0]), study, raters=raters, items=items))
+        written = write_study(
+            *(Path(contenders[0]), study),
+            raters=raters,
+            items=items,
+            turns=turns or 0,
+            trust=trust,
+        )
+        click.echo(written)
         return
     if paper:
         check_finished_only("paper", contenders)
@@ -271,7 +284,7 @@ def compare(
 
 OF_FINISHED = {
     "judge": ("items", "timeout"),
-    "study": ("raters", "items"),
+    "study": ("raters", "items", "turns", "trust"),
     "ratings": (),
     "paper": (),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import io
 import json
 import re
@@ -19,7 +20,10 @@ import pytest
 import dialog
 from dialog.cli import main
 from dialog.comparison.grid.contenders import run_names
+from dialog.comparison.preference.ratings import add_ratings
+from dialog.comparison.preference.study import write_study
 from dialog.config.schema import to_dict
+from dialog.config.trust import trust_of
 
 QUICK = [
     "trainer.max_steps=8",
@@ -509,3 +513,23 @@ def test_invalid_arguments_print_one_line(
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert message in line
     assert sorted(comparison.recipes.iterdir()) == before
+
+
+def test_a_study_of_whole_dialogues(comparison: Comparison, tmp_path: Path) -> None:
+    folder = tmp_path / "comparison"
+    shutil.copytree(comparison.folder, folder)
+    out = tmp_path / "study"
+    write_study(folder, out, raters=2, items=4, turns=3, trust=trust_of(True))
+    (key,) = (folder / "studies").glob("*.json")
+    questions = json.loads(key.read_text(encoding="utf-8"))["questions"]
+    pairs = {tuple(one["pair"]) for one in questions.values() if "pair" in one}
+    assert {pair[:3] for pair in pairs} <= {("lstm", "transformer", run) for run in (0, 1)}
+    assert len(pairs) == 4
+    with (out / "pairs.csv").open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if "pair" in questions[row["id"]]]
+    assert {text.count("\n– ") for row in rows for text in (row["a"], row["b"])} == {2}
+    choices = [{"study": key.stem, "rater": "x", "id": row["id"], "choice": "a"} for row in rows]
+    ratings = tmp_path / "ratings.jsonl"
+    ratings.write_text("".join(json.dumps(one) + "\n" for one in choices), encoding="utf-8")
+    rated = add_ratings(folder, [ratings]).ratings
+    assert (rated.pairs[0].ratings, rated.choices) == (8, ())

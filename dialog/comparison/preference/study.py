@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dialog.atomic import write_json, write_text
+from dialog.comparison.preference.dialogues import self_dialogues
 from dialog.comparison.preference.pairs import (
     ResponsePair,
     Responses,
@@ -26,6 +27,7 @@ from dialog.comparison.preference.pairs import (
     sources_of,
 )
 from dialog.comparison.preference.planning import OVERLAP, plan
+from dialog.config.trust import NO_TRUST, Trust
 from dialog.errors import UserError
 from dialog.escaping import printable_json
 from dialog.json_files import read_json
@@ -72,7 +74,15 @@ class Question:
 # ------------------------------------------------------------------ writing
 
 
-def write_study(folder: Path, out: Path, *, raters: int, items: int | None = None) -> str:
+def write_study(
+    folder: Path,
+    out: Path,
+    *,
+    raters: int,
+    items: int | None = None,
+    turns: int = 0,
+    trust: Trust = NO_TRUST,
+) -> str:
     """Write a study of a finished comparison; return what was written, and the power of it.
 
     Args:
@@ -80,6 +90,8 @@ def write_study(folder: Path, out: Path, *, raters: int, items: int | None = Non
         out: New folder for pages and CSV.
         raters: Number of raters.
         items: Pairs of different responses of each two contenders, by default `ITEMS`.
+        turns: Turns of whole dialogues, in which each contender talks with itself; 0: responses.
+        trust: Which components of other packages may be imported, for dialogues.
 
     Raises:
         UserError: the comparison is not finished, the folder exists, or all responses are equal.
@@ -87,7 +99,11 @@ def write_study(folder: Path, out: Path, *, raters: int, items: int | None = Non
     if out.exists():
         raise UserError(f"--study {out}: exists; give a new folder")
     results = read_results(folder)
-    contenders = read_contenders(folder, results)
+    contenders = (
+        self_dialogues(folder, results, items or ITEMS, turns, trust)
+        if turns
+        else read_contenders(folder, results)
+    )
     drawn = draw_pairs(contenders, items or ITEMS, equal=False)
     if not any(drawn.values()):
         raise UserError(f"{folder}: all responses of the contenders are equal, so none is better")
@@ -100,15 +116,18 @@ def write_study(folder: Path, out: Path, *, raters: int, items: int | None = Non
     }
     content = {
         "sources": sources_of(results),
-        "questions": {name: dict(question.key) for name, question in questions.items()},
+        "questions": {
+            name: {**question.key, "outside": bool(turns)} for name, question in questions.items()
+        },
     }
     study = study_id(content)
     (folder / STUDIES).mkdir(exist_ok=True)
     write_json(folder / STUDIES / f"{study}.json", content)
     out.mkdir(parents=True)
+    noun = "continuation" if turns else "response"
     for number, name in enumerate(names, start=1):
         own = {key: one for key, one in questions.items() if key.startswith(f"{number}-")}
-        write_text(out / f"{name}.html", page(study, name, own))
+        write_text(out / f"{name}.html", page(study, name, own, noun))
     write_csv(out / "pairs.csv", study, questions)
     write_text(out / "label-studio.xml", LABEL_STUDIO)
     checks = sum("check" in one.key for one in questions.values()) // raters
@@ -181,13 +200,16 @@ def attention_checks(rows: Responses, number: int, chance: random.Random) -> lis
     return checks
 
 
-def page(study: str, rater: str, questions: Mapping[str, Question]) -> str:
-    """Return the page of a rater; texts are escaped and cannot add elements or addresses."""
+def page(study: str, rater: str, questions: Mapping[str, Question], noun: str) -> str:
+    """Return the page of a rater, who compares what the noun says.
+
+    Texts are escaped and cannot add elements or addresses.
+    """
     shown = [
         {"id": name, "context": one.context, "responses": one.responses}
         for name, one in questions.items()
     ]
-    values = {"study": study, "rater": rater, "questions": printable_json(shown)}
+    values = {"study": study, "rater": rater, "questions": printable_json(shown), "noun": noun}
     package = "dialog.comparison.preference"
     script = joined(package, ["study.js"])
     style = joined(package, ["study.css"])
