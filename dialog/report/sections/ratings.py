@@ -65,12 +65,14 @@ def share_interval(limits: Sequence[float] | None) -> str:
 def _notes(content: HumanRatings) -> list[str]:
     excluded = [entry.rater for entry in content.raters if entry.excluded]
     number = len(content.raters)
-    notes = [
-        f"{number - len(excluded)} of {number} raters count; excluded by their attention checks:"
-        f" {', '.join(excluded)}."
-        if excluded
-        else "No rater is excluded by attention checks."
-    ]
+    notes = ["No rater is excluded by attention checks."]
+    if excluded:
+        notes = [
+            f"{number - len(excluded)} of {number} raters count; excluded by their attention checks:"
+            f" {', '.join(excluded)}."
+        ]
+    elif not any(entry.checks for entry in content.raters):
+        notes = ["There were no attention checks."]
     if number - len(excluded) == 1:
         notes.append("With one rater, the intervals are about this rater only.")
     agreement = content.agreement
@@ -80,7 +82,7 @@ def _notes(content: HumanRatings) -> list[str]:
         notes.append(
             f"Agreement: Krippendorff's alpha {agreement.alpha:.2f}{interval} over"
             f" {agreement.units} pairs of responses with several ratings; 0 by chance, 1 for"
-            " equal choices."
+            " equal choices.".replace("-", "−")
         )
     return notes
 
