@@ -68,7 +68,7 @@ def _notes(content: HumanRatings) -> list[str]:
     notes = ["No rater is excluded by attention checks."]
     if excluded:
         notes = [
-            f"{number - len(excluded)} of {number} raters count; excluded by their attention checks:"
+            f"{number - len(excluded)} of {number} raters count; excluded by attention checks:"
             f" {', '.join(excluded)}."
         ]
     elif not any(entry.checks for entry in content.raters):

@@ -161,7 +161,7 @@ def test_ratings_are_decoded_to_contenders(folder: Path, study: Path, compare: C
     for file in ("report.html", "report.md", "report.tex"):
         assert "Ratings of people" in (folder / file).read_text(encoding="utf-8")
     notes = (folder / "report.html").read_text(encoding="utf-8")
-    assert "excluded by their attention checks: rater-2" in notes
+    assert "excluded by attention checks: rater-2" in notes
     assert kept_sections(folder / "results.json", read_results(folder))["ratings"] == ratings
 
 
