@@ -12,7 +12,10 @@ from typing import Any
 
 import pytest
 
-from dialog.paper.folder import texts_of, write_charts
+from dialog.comparison.grid.folder import Contender, Grid
+from dialog.config.compose import compose
+from dialog.config.schema import to_dict
+from dialog.paper.folder import recipes_of, texts_of, write_charts
 from dialog.paper.pdf import write_pdf
 from dialog.report.drawing.canvas import Canvas
 from dialog.report.formats.results import results_of_json
@@ -113,6 +116,18 @@ def test_hyperparameters_differ_or_are_shared(results: dict[str, Any]) -> None:
     assert "encoder.size & 128" in shared
     assert "/home/me" not in text, "places of the machine are no settings"
     assert "hyperparameters.tex" not in texts(results)
+
+
+def test_recipes_have_the_values_that_trials_chose(results: dict[str, Any], tmp_path: Path) -> None:
+    recipe = to_dict(compose("quickstart/transformer").recipe)
+    tuned = Contender("lstm", "recipe", "h", recipe, tune=("optimizer.lr=0.1,0.2",))
+    for place, trial in enumerate(results["tuning"][:2]):
+        trial |= {"values": list(tuned.trials)[place], "chosen": place == 1}
+    files = Contender("transformer", "responses", "h", hashes=("h",), files=("a.jsonl",))
+    grid = Grid(tmp_path, (tuned, files), ())
+    recipes = recipes_of(grid, results_of_json(results))
+    assert list(recipes) == ["lstm"]
+    assert recipes["lstm"]["optimizer"]["lr"] == 0.2
 
 
 def test_the_checklist_knows_or_asks(results: dict[str, Any], three: dict[str, Any]) -> None:
