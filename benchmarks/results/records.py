@@ -14,7 +14,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime
 from operator import itemgetter
 from pathlib import Path
@@ -38,6 +38,7 @@ from dialog.errors import UserError
 from dialog.escaping import to_json
 from dialog.json_files import read_json
 from dialog.report.formats.numbers import hardware
+from dialog.report.formats.results import Results
 from dialog.report.short_names import displayed
 from dialog.runs.evaluation.evaluated import read_added
 from dialog.runs.folder import commits_of, environment, read_recipe
@@ -221,8 +222,25 @@ def content_of(
             {key: getattr(item, key) for key in DIFFERENCE}
             for item in (results.differences if results else ())
         ],
-        "ratings": [*map(asdict, displayed(results).ratings.pairs)] if results else [],
+        "ratings": ratings_of(displayed(results)) if results else [],
     }
+
+
+def ratings_of(results: Results) -> list[dict[str, Any]]:
+    """Return the ratings of people by pair of contenders."""
+    raters = sum(not rater.excluded for rater in results.ratings.raters)
+    return [
+        {
+            "a": pair.a,
+            "b": pair.b,
+            "rater": f"{raters} rater{'s' * (raters != 1)}",
+            "wins_a": pair.chosen_a,
+            "wins_b": pair.chosen_b,
+            "ties": pair.ratings - pair.chosen_a - pair.chosen_b,
+            "p": pair.p,
+        }
+        for pair in results.ratings.pairs
+    ]
 
 
 def run_of(run: FinishedRun) -> dict[str, Any]:

@@ -58,12 +58,15 @@ def test_tables_share_recorded_runs(
     rated = {
         "a": "quickstart/lstm_bahdanau",
         "b": "small",
-        "wins_a": 9,
-        "wins_b": 1,
-        "ties": 0,
+        "ratings": 10,
+        "pairs": 10,
+        "chosen_a": 9,
+        "chosen_b": 1,
+        "share": 0.9,
+        "interval": [0.6, 1.0],
         "p": 0.0215,
     }
-    results.write_text(json.dumps({**compared, "ratings": {"pairs": [{**rated, "rater": "ann"}]}}))
+    results.write_text(json.dumps({**compared, "ratings": {"pairs": [rated]}}))
     caplog.clear()
     call("--record", "--only", "first")
     assert "compare first" not in caplog.text
@@ -91,7 +94,7 @@ def test_tables_share_recorded_runs(
     ), "moved"
     page = (tmp_path / "recipes" / "quickstart" / "README.md").read_text()
     assert (
-        " by ann: lstm_bahdanau better in 9 pairs of responses, small in 1, 0 ties; p: 0.021."
+        " by 0 raters: lstm_bahdanau better in 9 pairs of responses, small in 1, 0 ties; p: 0.021."
         in page
     )
     table = page.partition("<!-- results: wide -->")[2]
