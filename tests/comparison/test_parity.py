@@ -236,5 +236,5 @@ def test_flops_are_of_the_mean_lengths(trained: Callable[[str], Path]) -> None:
     ]
     size = [len(run.tokenizer.encode(text)) for text in texts]
     source = round(((size[0] + 2) + (sum(size) + 4)) / 2)
-    target = round((size[2] + 1 + len(run.tokenizer.encode("Hi")) + 1) / 2)
+    target = round((size[2] + 2 + len(run.tokenizer.encode("Hi")) + 2) / 2) - 1
     assert flops_per_target_token(run, sample) == training_flops(run.model, source, target) / target
