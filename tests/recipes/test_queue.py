@@ -126,8 +126,8 @@ def test_stopped_or_killed_queue_continues_and_records(
     assert f"| {order}-gram ‡ | {bits:.3f} | – | – | – | – | – | – |" in text
     assert f"| copy ‡ | – | – | {rows['copy']['f1']:.2f} | – | – | – | – |" in text
     assert to_markdown(record) in text, "the table is that of the record, whose numbers are rounded"
-    leaked = metrics["subsets"]["leaked"]["baselines"]["copy"]["f1"]
-    assert record["references"]["leaked"]["copy"] == {"f1": pytest.approx(leaked, rel=1e-5)}
+    clean = metrics["subsets"]["clean"]["baselines"]["copy"]["f1"]
+    assert record["references"]["clean"]["copy"] == {"f1": pytest.approx(clean, rel=1e-5)}
     run["commits"] = ["0123456-dirty"]
     assert re.search(r"lstm_bahdanau` \| \d\.\d+ \|.* 1 \|", to_markdown(record))
     assert " at 0123456-dirty" in to_markdown(record)
