@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain, groupby, islice
+from operator import itemgetter
 from pathlib import Path
 
 import click
@@ -24,14 +26,18 @@ from dialog.escaping import to_json
     show_default=True,
     help="Split of the corpus.",
 )
+@click.option("--dialogues", type=click.IntRange(1), help="First N dialogues only.", metavar="N")
 @click.option(
     "--output", "target", default="-", help="New file for the contexts; - is standard output."
 )
-def contexts(recipe: str, overrides: tuple[str, ...], split: str, target: str) -> None:
+def contexts(
+    recipe: str, overrides: tuple[str, ...], split: str, dialogues: int | None, target: str
+) -> None:
     """Print the examples of a RECIPE's corpus as JSON lines, for systems of other frameworks.
 
     Each line is {"id", "dialogue_id", "context": [TEXT, ...], "references": [TEXT]}. A system
-    answers with lines {"id", "response"}, which compare reads.
+    answers with lines {"id", "response"}, which compare reads. The context has at most
+    data.context_turns turns, and may be empty.
 
     Example: python -m dialog contexts quickstart/transformer --output test.jsonl
     """
@@ -43,5 +49,6 @@ def contexts(recipe: str, overrides: tuple[str, ...], split: str, target: str) -
     composed = compose(recipe, overrides, trust=FULL_TRUST).recipe
     check_data(composed)
     with new_file(target) as out:
-        for row in examples_of(composed, split):
+        groups = groupby(examples_of(composed, split), key=itemgetter("dialogue_id"))
+        for row in chain.from_iterable(rows for _, rows in islice(groups, dialogues)):
             out.write(to_json(system_input(row)) + "\n")

@@ -68,6 +68,7 @@ def compare(grid: Grid, request: Request, advice: str = "") -> Results | None:
             end_with_parent()
             work.run()
             return None
+        work.warn_of_changed_programs()
         with Display(work, jobs=request.jobs).running():
             if request.jobs > 1 and any(not work.is_finished(cell) for cell in work.cells):
                 run_jobs(

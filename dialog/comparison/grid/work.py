@@ -31,7 +31,7 @@ from dialog.comparison.grid.responses import (
 )
 from dialog.comparison.grid.test_set import Row, system_input
 from dialog.comparison.grid.tuning import all_diverged, with_choices
-from dialog.comparison.systems.answers import Answers
+from dialog.comparison.systems.answers import Answers, warn_of_changed_files
 from dialog.comparison.systems.program import answer_contexts
 from dialog.config.compose import Composed, with_seed
 from dialog.errors import DivergedError, RunError, UserError
@@ -150,6 +150,16 @@ class Work:
         program = cell.contender.program
         answers = Answers(cell.folder, program.name, [row["id"] for row in rows])
         answer_contexts(program, rows, answers, seconds=self.timeout)
+
+    def warn_of_changed_programs(self) -> None:
+        """Log a line for each program that the caller has given, that has answered everything, and
+        that has changed since.
+        """
+        for cell in self.cells:
+            contender = cell.contender
+            if contender.system and contender.may_run and self.is_finished(cell):
+                files = contender.program.fingerprint()["files"]
+                warn_of_changed_files(cell.folder, contender.name, files)
 
     # -------------------------------------------------------------- states
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import shlex
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from dialog.comparison.preference.pairs import (
     EVEN,
     SCORES,
     ResponsePair,
+    Responses,
     change_results,
     draw_pairs,
     pair_of,
@@ -32,8 +34,13 @@ from dialog.comparison.preference.pairs import (
 from dialog.comparison.systems.answers import Answers
 from dialog.comparison.systems.program import answer_contexts
 from dialog.comparison.systems.specification import Specification
-from dialog.escaping import to_json
-from dialog.report.formats.preferences import JudgedPair, JudgeResults
+from dialog.escaping import one_line, to_json
+from dialog.report.formats.preferences import (
+    HumanRatings,
+    JudgedPair,
+    JudgeResults,
+    PeopleAgreement,
+)
 from dialog.report.formats.results import Results, read_results
 from dialog.report.progress import ProgressBars
 
@@ -121,13 +128,11 @@ def judge(folder: Path, text: str, *, items: int | None = None, seconds: float =
     results = read_results(folder)
     contenders = read_contenders(folder, results)
     drawn = draw_pairs(contenders, items or ITEMS)
-    people = {(one.a, one.b, one.run, one.example): one.choice for one in results.ratings.choices}
-    rated = [pair_of(contenders, key) for key in people]
+    rated = rated_pairs(contenders, results.ratings)
     pairs = [pair for one in drawn.values() for pair in one] + rated
     different = [pair for pair in pairs if not pair.is_equal]
     questions = {row["id"]: row for pair in different for row in questions_of(pair)}
-    place = folder / JUDGES / hashlib.sha256(command.text.encode()).hexdigest()[:12]
-    choices = Choices(place, questions)
+    choices = Choices(folder_of(folder, command.text), questions)
     with choices.bars:
         answer_contexts(command, [*questions.values()], choices, seconds=seconds)
     answers = {key: line["choice"] for key, line in choices.lines.items()}
@@ -138,7 +143,7 @@ def judge(folder: Path, text: str, *, items: int | None = None, seconds: float =
             judged_pair(names, [judgement(pair, answers) for pair in one])
             for names, one in drawn.items()
         ),
-        agreement=agreement(people, {pair.key: judgement(pair, answers).choice for pair in rated}),
+        agreement=agreement_with_people(results.ratings, rated, answers),
     )
     for one in entry.pairs:
         if one.consistency is not None and one.consistency < EVEN:
@@ -155,6 +160,62 @@ def judge(folder: Path, text: str, *, items: int | None = None, seconds: float =
         return replace(present, judges=(*others, entry))
 
     return change_results(folder, replaced)
+
+
+def folder_of(folder: Path, command: str) -> Path:
+    """Return the folder of a judge in a comparison."""
+    return folder / JUDGES / hashlib.sha256(command.encode()).hexdigest()[:12]
+
+
+# ------------------------------------------------------------------ agreement with people
+
+
+def rated_pairs(
+    contenders: Mapping[str, Sequence[Responses]], ratings: HumanRatings
+) -> list[ResponsePair]:
+    """Return the pairs with a choice of most raters."""
+    return [pair_of(contenders, (one.a, one.b, one.run, one.example)) for one in ratings.choices]
+
+
+def agreement_with_people(
+    ratings: HumanRatings, rated: Sequence[ResponsePair], answers: Mapping[str, str]
+) -> PeopleAgreement:
+    """Return the agreement of a judge with most raters, over the rated pairs that the judge has
+    answered in both orders.
+    """
+    people = {(one.a, one.b, one.run, one.example): one.choice for one in ratings.choices}
+    judged = {pair.key: judgement(pair, answers).choice for pair in rated if has(answers, pair)}
+    return agreement(people, judged)
+
+
+def has(answers: Mapping[str, str], pair: ResponsePair) -> bool:
+    """Return whether both questions about a pair are answered, or need no answer."""
+    return pair.is_equal or all(row["id"] in answers for row in questions_of(pair))
+
+
+def with_new_ratings(folder: Path, results: Results, ratings: HumanRatings) -> Results:
+    """Return results with other ratings, and the agreement of each judge with these, computed from
+    its kept answers.
+    """
+    rated = rated_pairs(read_contenders(folder, results), ratings) if results.judges else []
+    judges = []
+    for entry in results.judges:
+        place = folder_of(folder, entry.command)
+        lines = Choices(place, ()).lines if place.is_dir() else {}
+        answers = {key: line["choice"] for key, line in lines.items()}
+        missing = sum(not has(answers, pair) for pair in rated)
+        if missing:
+            log.warning(
+                "WARNING: judge: has not answered about %d of %d rated pairs; repeat --judge %s",
+                missing,
+                len(rated),
+                shlex.quote(one_line(entry.command)),
+            )
+        judges.append(replace(entry, agreement=agreement_with_people(ratings, rated, answers)))
+    return replace(results, ratings=ratings, judges=tuple(judges))
+
+
+# ------------------------------------------------------------------ judgements
 
 
 def questions_of(pair: ResponsePair) -> list[dict[str, Any]]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from dialog.comparison.preference.estimation import (
     share,
     two_way,
 )
+from dialog.comparison.preference.judge import with_new_ratings
 from dialog.comparison.preference.pairs import (
     SCORES,
     change_results,
@@ -43,7 +43,8 @@ MOST_WRONG = 0.2
 
 
 def add_ratings(folder: Path, files: Sequence[Path]) -> Results:
-    """Write the ratings of a study into results.json and the reports; return results.json.
+    """Write the ratings of a study into results.json and the reports, with the agreement of earlier
+    judges; return results.json.
 
     Raises:
         UserError: the comparison is not finished, a file is invalid, or responses have changed
@@ -52,7 +53,8 @@ def add_ratings(folder: Path, files: Sequence[Path]) -> Results:
     results = read_results(folder)
     present = sources_of(results)
     ratings = RatingReader(folder, results).read(files)
-    return change_results(folder, lambda now: replace(now, ratings=analysis(ratings, present)))
+    new = analysis(ratings, present)
+    return change_results(folder, lambda now: with_new_ratings(folder, now, new))
 
 
 # ------------------------------------------------------------------ analysis

@@ -75,6 +75,30 @@ def answered(folder: Path) -> tuple[int, int]:
         return 0, 0
 
 
+def warn_of_changed_files(folder: Path, name: str, present: Mapping[str, str]) -> None:
+    """Log one line if a file of a program has changed since all of its answers were given.
+
+    Args:
+        folder: Folder of the system.
+        name: Name of the system, for the message.
+        present: SHA-256 of the files that the command names now.
+    """
+    path = folder / SYSTEM
+    before = read_json(path, "files")["files"] if path.is_file() else present
+    if changed := changed_files(before, present):
+        log.warning(
+            "WARNING: %s: %s has changed since all contexts were answered; these answers are kept"
+            " and it is not run; to run it, use another name or --output",
+            name,
+            changed[0],
+        )
+
+
+def changed_files(before: Mapping[str, str], present: Mapping[str, str]) -> list[str]:
+    """Return the files whose SHA-256 differ, or which only one of both has."""
+    return [file for file in {**before, **present} if before.get(file) != present.get(file)]
+
+
 class Answers:
     """The answers of a program in its folder, which is created.
 
@@ -126,14 +150,11 @@ class Answers:
         """
         path = self.folder / SYSTEM
         before = read_json(path, "files", "sessions") if path.is_file() else None
-        if before is not None and self.lines and before["files"] != fingerprint["files"]:
-            both = {**before["files"], **fingerprint["files"]}
-            changed = next(
-                file for file in both if before["files"].get(file) != fingerprint["files"].get(file)
-            )
+        changed = changed_files(before["files"], fingerprint["files"]) if before else []
+        if self.lines and changed:
             raise UserError(
-                f"{self.name}: {changed} has changed since the first {len(self.lines):,} answers;"
-                f" restore it, or remove {self.folder} to have all contexts answered again"
+                f"{self.name}: {changed[0]} has changed since the first {len(self.lines):,}"
+                f" answers; restore it, or remove {self.folder} to have all contexts answered again"
             )
         self.reports = before["sessions"] if before is not None else []
         self.fingerprint = dict(fingerprint)

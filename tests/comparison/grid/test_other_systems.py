@@ -246,14 +246,19 @@ def test_contexts_are_those_that_compare_expects(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: Callable[..., Any], compare: Compare
 ) -> None:
     (tmp_path / "lstm.yaml").write_text(tiny("lstm").yaml(), encoding="utf-8")
-    monkeypatch.setattr(sys, "argv", ["dialog", "contexts", "lstm.yaml", "--output", "test.jsonl"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert not ended.value.code
-    rows = [
-        json.loads(line)
-        for line in (tmp_path / "test.jsonl").read_text(encoding="utf-8").splitlines()
-    ]
+
+    def contexts(file: str, *options: str) -> list[dict[str, Any]]:
+        words = ["dialog", "contexts", "lstm.yaml", *options, "--output", file]
+        monkeypatch.setattr(sys, "argv", words)
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert not ended.value.code
+        return [json.loads(line) for line in (tmp_path / file).read_text("utf-8").splitlines()]
+
+    rows = contexts("test.jsonl")
+    names = list(dict.fromkeys(row["dialogue_id"] for row in rows))
+    first = [row for row in rows if row["dialogue_id"] in names[:2]]
+    assert contexts("first.jsonl", "--dialogues", "2") == first
     assert list(rows[0]) == ["id", "dialogue_id", "context", "references"]
     for name in ("one", "two"):
         write(
@@ -312,7 +317,9 @@ for line in sys.stdin:
 """
 
 
-def test_programs_are_contenders(compare: Compare, tmp_path: Path) -> None:
+def test_programs_are_contenders(
+    compare: Compare, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """One fails and the other is kept; what a folder alone names is not run."""
     write(tmp_path / "test.jsonl", examples())
     (tmp_path / "mine.py").write_text(MINE, encoding="utf-8")
@@ -340,6 +347,10 @@ def test_programs_are_contenders(compare: Compare, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "overlap/grid.json").read_text())["primary"] == "f1"
     code, line = compare("out", "--system", "bad: true")
     assert (code, "has another bad" in line) == (2, True), line
+    assert "py has changed" not in caplog.text
+    (tmp_path / "bad.py").write_text(f"{MINE}# edited", encoding="utf-8")
+    assert compare("out", "--system", f"bad: {sys.executable} -S bad.py")[0] == 0
+    assert "bad.py has changed" in caplog.text
     grid = (tmp_path / "out/grid.json").read_text()
     forged = grid.replace("-S bad.py", "-S other.py")
     assert forged != grid

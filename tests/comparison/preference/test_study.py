@@ -174,6 +174,10 @@ def test_a_judge_is_compared_with_people(
     agreement = judge(folder, command, items=4).judges[0].agreement
     assert agreement.items == 20
     assert 0.5 < agreement.raw < 1
+    opposite = [rate(folder, rater, prefer="short") for rater in range(1, RATERS + 1)]
+    (entry,) = add_ratings(folder, opposite).judges
+    assert entry.agreement.items == 20
+    assert entry.agreement.raw < 0.5, "it is that with the new ratings"
 
 
 def test_ratings_of_platforms_are_read(folder: Path, study: Path) -> None:
