@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from dialog.atomic import lock, write_json
 from dialog.comparison.decisions.looks import LOOKS, write_looks
-from dialog.comparison.decisions.primary import LIKELIHOOD, OVERLAP
+from dialog.comparison.decisions.primary import LIKELIHOOD, OVERLAP, requested_primary
 from dialog.comparison.grid.folder import GRID, LOCK, Grid
 from dialog.comparison.grid.jobs import end_with_parent, run_jobs
 from dialog.comparison.grid.plan import Request
@@ -177,11 +177,21 @@ def write_report(work: Work, before: tuple[int, int] | None) -> Results:
 
 def with_measured_primary(grid: Grid, systems: Sequence[System]) -> Grid:
     """Return a grid whose primary metric is measured for all systems: before the first report, F1
-    in place of bits per byte if a program has turned out to give no likelihood.
+    in place of the default if a program has turned out to give no likelihood.
+
+    Raises:
+        UserError: a system lacks the metric of ``--primary``.
     """
     runs = [(system.name, run) for system in systems for run in system.measured_runs]
-    lacking = [name for name, run in runs if LIKELIHOOD not in run.entry.metrics]
-    if grid.primary != LIKELIHOOD or not lacking or (grid.folder / LOOKS).is_file():
+    lacking = [name for name, run in runs if grid.primary not in run.entry.metrics]
+    if not lacking or (grid.folder / LOOKS).is_file():
+        return grid
+    if requested_primary(" && ".join(grid.commands)):
+        raise UserError(
+            f"--primary {grid.primary}: not measured for {', '.join(dict.fromkeys(lacking))}; all"
+            f" responses are kept: continue with compare {grid.folder} --primary {OVERLAP}"
+        )
+    if grid.primary != LIKELIHOOD:
         return grid
     log.warning("%s: has no likelihood, so the primary metric is %s", lacking[0], OVERLAP)
     with lock(grid.folder / LOCK, wait=True):

@@ -63,14 +63,17 @@ def _context_use(results: Results) -> Rows:
 
 
 def _breakdown(results: Results) -> Rows:
-    yield ("by", "bucket", "examples", "system", "bits_per_byte", "f1", "answer_accuracy")
+    has_answers = any("answer_accuracy" in model.means() for model in results.models)
+    accuracy = ("answer_accuracy",) if has_answers else ()
+    yield ("by", "bucket", "examples", "system", "bits_per_byte", "f1", *accuracy)
     for part in results.breakdown:
         for bucket in part.buckets:
             for name in results.names:
                 exact = bucket.exact.get(name)
+                answers = (exact.mean if exact else None,) if has_answers else ()
                 values = (bucket.values.get(name), bucket.f1.get(name))
                 place = (part.by, bucket.label, bucket.examples, name)
-                yield (*place, *values, exact.mean if exact else None)
+                yield (*place, *values, *answers)
 
 
 def _calibration(results: Results) -> Rows:

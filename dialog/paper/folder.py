@@ -5,7 +5,7 @@ verdict.tex          the verdict, as page, terminal and Markdown have it
 methods.tex          methods, with citations from references.bib
 tables/*.tex         tables of the report, with booktabs
 figures/*.pdf        charts; figures/*.csv the data behind them
-hyperparameters.tex  settings of the recipes
+hyperparameters.tex  settings of the recipes, if there are any
 checklist.tex        responsible NLP checklist of the ACL
 """
 
@@ -34,7 +34,7 @@ from dialog.report.files import FIGURES, charts_of
 from dialog.report.formats.results import Results, read_results
 from dialog.report.latex import latex_table, tables_of
 from dialog.report.sections.order import main_sections
-from dialog.report.short_names import ShownResults, displayed, short_labels
+from dialog.report.short_names import ShownResults, displayed
 from dialog.report.tables import ReportSection, anchor, title_of
 from dialog.report.verdict import verdict_lines
 from dialog.version import __version__
@@ -142,7 +142,7 @@ def recipes_of(grid: Grid, results: Results) -> Recipes:
     that the paper shows.
     """
     names = results.names
-    shown = dict(zip(names, short_labels(names)[1], strict=True))
+    shown = dict(zip(names, displayed(results).names, strict=True))
     chosen = {trial.model: trial.values for trial in results.tuning if trial.chosen}
     recipes: dict[str, Mapping[str, Any]] = {}
     for contender in grid.contenders:

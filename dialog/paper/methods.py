@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dialog.comparison.decisions.family import SHARE
+from dialog.comparison.decisions.primary import OVERLAP, requested_primary
 from dialog.comparison.parity import UNSTATED
 from dialog.comparison.statistics.differences import (
     ARCHITECTURES,
@@ -106,23 +107,27 @@ def evaluation(results: Results, recipes: Recipes) -> Iterator[str]:
         f" ({counted(results.dialogues, 'dialogue')})."
     )
     primary = results.primary
-    tested = [name for name in results.ranking if name != primary]
+    entries = [entry for entry in results.differences if entry.subset == "all"]
+    with_p = {entry.metric for entry in entries if entry.p is not None} - {primary}
+    with_interval = {entry.metric for entry in entries if entry.interval} | {primary}
+    names = metric_names(results)
     display = metric_display(primary)
     label = UNIT.get(primary) or lowered(display.label)
-    declared = f"The primary metric, declared before there were results, is {tex(label)}"
-    definition = display.definition.partition(LOSSY)[0].rstrip()
-    yield f"{declared}{cite(*METRICS.get(primary, ()))}. {tex(definition)}"
-    if tested:
+    named = f"{tex(label)}{cite(*METRICS.get(primary, ()))}"
+    if primary == OVERLAP and not requested_primary(results.command):
+        yield f"The primary metric is {named}, as not all systems give likelihoods."
+    else:
+        yield f"The primary metric, declared before there were results, is {named}."
+    if definition := display.definition.partition(LOSSY)[0].rstrip():
+        yield f"Its definition: {tex(lowered(definition))}"
+    if tested := [name for name in names if name in with_p]:
         yield f"Secondary metrics are {_cited(tested)}."
-    entries = [entry for entry in results.differences if entry.subset == "all"]
-    shown = {entry.metric for entry in entries} - {primary, *tested}
-    names = metric_names(results)
-    if shown:
+    if shown := with_interval - with_p - {primary}:
         yield (
             "Shown with intervals but not tested, as no direction of theirs is better or they"
             f" repeat another metric: {_cited([name for name in names if name in shown])}."
         )
-    others = [name for name in names if name not in {entry.metric for entry in entries}]
+    others = [name for name in names if name not in with_interval]
     if others:
         yield f"Shown without intervals: {_cited(others)}."
     if signatures := _signatures(results):

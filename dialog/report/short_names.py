@@ -23,8 +23,11 @@ class ShownResults(Results):
 
 
 def displayed(results: Results) -> ShownResults:
-    """Return results with short names, as keys and values and in sentences."""
-    shared, labels = short_labels(results.names)
+    """Return results with short names, as keys and values and in sentences; names stay as they are
+    if those of other systems, which the user has given, are among them.
+    """
+    given = any(model.kind == "responses" for model in results.models)
+    shared, labels = ("", results.names) if given else short_labels(results.names)
     names = dict(zip(results.names, labels, strict=True))
     sentence = partial(relabelled, labels=names)
 

@@ -95,6 +95,35 @@ def test_methods_follow_the_settings(
     assert "plato.jsonl (responses of 1 run)" in text
 
 
+def test_methods_list_metrics_by_their_tests(results: dict[str, Any]) -> None:
+    """Metrics with a p are secondary, whatever the ranking has; without interval they have none."""
+    for entry in results["differences"]:
+        if entry["metric"] == "chrf":
+            entry["p"] = None
+        elif entry["metric"] == "rouge_l":
+            entry |= {"p": None, "p_holm": None, "interval": []}
+    results["ranking"]["rouge_l"] = results["ranking"]["f1"]
+    text = texts(results)["methods.tex"]
+    sentences = [
+        next(line for line in text.splitlines() if line.startswith(start))
+        for start in ("Secondary metrics", "Shown with intervals", "Shown without intervals")
+    ]
+    found = [[name in line for name in ("sacreBLEU", "chrF", "ROUGE")] for line in sentences]
+    assert found == [[True, False, False], [False, True, False], [False, False, True]]
+
+
+def test_methods_say_how_the_primary_metric_was_chosen(results: dict[str, Any]) -> None:
+    for options, primary, declared in (
+        ("", "bits_per_byte", True),
+        ("", "f1", False),
+        (" --primary f1", "f1", True),
+    ):
+        content = {**results, "primary": primary, "command": f"dialog compare a b{options}"}
+        text = texts(content)["methods.tex"]
+        assert ("declared before" in text) == declared, (options, primary)
+        assert ("give likelihoods" in text) != declared
+
+
 def test_a_copied_subset_is_no_further_test(results: dict[str, Any]) -> None:
     """If all dialogues are leaked, their records are those of all dialogues."""
     before = texts(results)["methods.tex"]
@@ -165,6 +194,7 @@ def test_each_chart_has_its_data(
     curve = [row for row in tables["learning-curves"] if row[:2] == ["'=1+1", "0"]]
     assert len(curve) == 20, "points with a validation, of a name that is no formula"
     assert curve[0][2:4] == ["20", "50000"]
+    assert "answer_accuracy" not in tables["breakdown"][0], "the answers are not known"
     assert "\x1b" not in "".join(texts.values())
 
 

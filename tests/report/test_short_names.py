@@ -45,6 +45,11 @@ def test_labels_are_not_shortened_again(results_of: Callable[..., dict[str, Any]
     assert displayed(results_of_json(results)).warnings == ("a-b and b diverged.",)
 
 
+def test_names_that_the_user_gave_stay(results_of: Callable[..., dict[str, Any]]) -> None:
+    shown = displayed(results_of_json(results_of(("tiny-a",), responses="tiny-b")))
+    assert (shown.names, shown.shared) == (["tiny-a", "tiny-b"], "")
+
+
 def test_names_are_short_everywhere_but_in_texts_of_users(
     results_of: Callable[..., dict[str, Any]],
 ) -> None:
@@ -65,10 +70,10 @@ def test_names_are_short_everywhere_but_in_texts_of_users(
     assert "lstm[dropout=0]" in shown["verdict"]
 
 
-def test_labels_do_not_replace_parts_of_paths(three: dict[str, Any]) -> None:
-    first, *others = [model["name"] for model in three["models"]]
+def test_labels_do_not_replace_parts_of_paths(results: dict[str, Any]) -> None:
+    first, *others = [model["name"] for model in results["models"]]
     names = {name: f"task/{name}" for name in (first, *others)}
-    renamed = json.loads(json.dumps(three))
+    renamed = json.loads(json.dumps(results))
     for model in renamed["models"]:
         model["name"] = names[model["name"]]
     warning = f"task/{first}: c/runs/task/{first}/seed-1/model.safetensors has changed"

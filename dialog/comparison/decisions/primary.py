@@ -4,7 +4,9 @@ after it.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from dialog.comparison.decisions.looks import LOOKS
@@ -103,6 +105,18 @@ def declared(
                 " another --output"
             )
     return primary, looks
+
+
+def requested_primary(commands: str) -> str:
+    """Return the last ``--primary`` of the commands of a comparison, joined by ``&&``; empty
+    without one.
+    """
+    try:
+        words = shlex.split(commands)
+    except ValueError:  # a damaged text, which compare has not written
+        return ""
+    values = [value for option, value in pairwise(words) if option == "--primary"]
+    return values[-1] if values else ""
 
 
 def default_primary(files: Collection[Path]) -> str:

@@ -71,7 +71,7 @@ def results_of(grid: Grid, systems: Sequence[System], failures: Mapping[str, str
         metrics["examples"],
         metrics["dialogues"],
         # without a corpus or dialogue ids, each response is a dialogue
-        grouped=bool(recipes) or metrics["dialogues"] < metrics["examples"],
+        grouped=bool(recipes) or any("dialogue_id" in row for row in rows[0]),
     )
     section = statistics_section(
         runs,

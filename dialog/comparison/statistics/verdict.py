@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from dialog.comparison.decisions.primary import OF_LIKELIHOOD
 from dialog.comparison.statistics.differences import TWO_RUNS, TWO_RUNS_JACKKNIFE
 from dialog.report.formats.metrics import Better, better_of, metric_display
 from dialog.report.formats.results import Difference, Ranked
@@ -118,7 +119,7 @@ def verdict(
         ]
     else:
         sentences = [*_order(measured, rankings[primary], primary, about)]
-    lines = [" ".join([*sentences, *_scope(whole, about)])]
+    lines = [" ".join([*sentences, *_scope(whole, primary, about)])]
     return "\n".join(filter(None, [*lines, *_notes(records, primary, about)]))
 
 
@@ -129,7 +130,8 @@ def _pair(record: Difference, ranking: Sequence[Ranked], about: Circumstances) -
     display = metric_display(record.metric)
     means = {entry.name: display.format(entry.mean) for entry in ranking}
     unit = UNIT.get(record.metric)
-    what = unit or f"in {lowered(display.label)}"
+    scale = "of 100 " if display.highest == 100 else ""
+    what = unit or f"{scale}in {lowered(display.label)}"
     a = f"{record.a}{_seeds(about.runs[record.a])}"
     b = f"{record.b}{_seeds(about.runs[record.b])}"
     return (
@@ -201,9 +203,9 @@ def _secondary(
                 winners.setdefault(best, []).append(lowered(metric_display(record.metric).label))
         outcomes = [f"{name} is better in {listed(labels)}" for name, labels in winners.items()]
         first = f"Of {len(others)} secondary metrics, corrected among themselves"
-        number = sum(map(len, winners.values()))
-        rest = len(others) - number
-        last = f"; {rest} {'are' if rest > 1 else 'is'} not decided" if rest and number else ""
+        rest = [lowered(metric_display(one.metric).label) for one in others if not one.decided]
+        count = f"{len(rest)} are" if len(rest) > 1 else f"{listed(rest)} is" if rest else ""
+        last = f"; {count} not decided" if rest and winners else ""
         yield f"{first}, {'; '.join(outcomes) or 'none is decided'}{last}."
 
 
@@ -247,8 +249,10 @@ def _order(
     )
 
 
-def _scope(whole: Sequence[Difference], about: Circumstances) -> Iterator[str]:
-    """Yield to which systems the verdict applies if contenders have one run."""
+def _scope(whole: Sequence[Difference], primary: str, about: Circumstances) -> Iterator[str]:
+    """Yield to which systems the verdict applies if contenders have one run; likelihoods are of the
+    references, not of responses.
+    """
     single = [name for name, number in about.runs.items() if number == 1]
     trained = [name for name in single if name not in about.files]
     answered = [name for name in single if name in about.files]
@@ -261,16 +265,20 @@ def _scope(whole: Sequence[Difference], about: Circumstances) -> Iterator[str]:
             " architectures."
         )
         return
+    by_responses = primary not in OF_LIKELIHOOD
     if len(answered) == len(about.runs):
-        yield "Each system answered once, so this compares these responses, not architectures."
+        done = "answered" if by_responses else "was measured"
+        subject = "responses" if by_responses else "systems"
+        yield f"Each system {done} once, so this compares these {subject}, not architectures."
         return
     parts = []
     if trained:
         verb = "was" if len(trained) == 1 else "were"
         parts.append(f"{listed(trained)} {verb} trained once")
     if answered:
-        parts.append(f"{listed(answered)} answered once")
-    runs = "runs" if trained else "responses"
+        verb = "answered" if by_responses else f"{'was' if len(answered) == 1 else 'were'} measured"
+        parts.append(f"{listed(answered)} {verb} once")
+    runs = "runs" if trained else "responses" if by_responses else "systems"
     yield f"{listed(parts)}, so this is about these {runs}, not about other ones."
 
 

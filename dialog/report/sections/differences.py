@@ -4,7 +4,8 @@ contender if decided.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from dialog.report.formats.metrics import best_first, better_of, metric_display
@@ -49,6 +50,20 @@ def differences_of(results: Results, subset: str, metric: str) -> list[Differenc
     """Return the differences of all pairs in one metric on one subset."""
     return [
         entry for entry in results.differences if (entry.subset, entry.metric) == (subset, metric)
+    ]
+
+
+def without_untested(results: Results, differences: Iterable[Difference]) -> list[Difference]:
+    """Return differences without adjusted p where the primary metric of their pair is not decided:
+    their other hypotheses are not tested.
+    """
+    first = differences_of(results, "all", results.primary)
+    decided = {entry.pair for entry in first if entry.decided}
+    return [
+        entry
+        if entry.pair in decided or (entry.metric, entry.subset) == (results.primary, "all")
+        else replace(entry, p_holm=None)
+        for entry in differences
     ]
 
 
@@ -150,7 +165,7 @@ def _groups_of_tests(
     """Yield a group for each subset, with a row for each metric and pair."""
     for subset, title in subsets_of(results).items():
         entries = (entry for metric in metrics for entry in differences_of(results, subset, metric))
-        yield RowGroup(title, tuple(map(row, entries)))
+        yield RowGroup(title, tuple(map(row, without_untested(results, entries))))
 
 
 def fitting_metrics(results: Results, metrics: Sequence[str]) -> list[str]:
@@ -226,13 +241,6 @@ def untested_note(results: Results, metrics: Sequence[str]) -> str:
     tested = {entry.metric for entry in results.differences}
     labels = ", ".join(metric_display(metric).label for metric in metrics if metric not in tested)
     return f" {UNTESTED}: {labels}." if labels and tested else ""
-
-
-def unit_note(results: Results) -> str:
-    """Return a warning if each response counts as a dialogue, with a space before it."""
-    if results.dialogues < results.examples or any(model.trained for model in results.models):
-        return ""
-    return " Without dialogue ids, each response counts as a dialogue of its own."
 
 
 def _matrix_row(results: Results, subset: str, metric: str, names: Sequence[str], row: int) -> Row:

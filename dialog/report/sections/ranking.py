@@ -10,7 +10,7 @@ from dialog.report.drawing.forest import ForestRow, forest_svg
 from dialog.report.drawing.groups import groups_svg
 from dialog.report.formats.metrics import metric_display
 from dialog.report.formats.results import Difference, Results
-from dialog.report.sections.differences import differences_of
+from dialog.report.sections.differences import differences_of, without_untested
 from dialog.report.tables import (
     Figure,
     ReportCell,
@@ -64,7 +64,7 @@ def _metrics(results: Results) -> tuple[str, str]:
             entry,
             bold=entry.metric == results.primary,
         )
-        for entry in records
+        for entry in without_untested(results, records)
     ]
     drawing = forest_svg(
         rows, title=f"{a} and {b}", left=f"← {b} better", right=f"{a} better →", common=False
@@ -118,7 +118,8 @@ def _row(label: str, entry: Difference, *, sign: int = 1, bold: bool = False) ->
     limits = sorted(sign * limit for limit in entry.interval)
     p = p_text(entry.p_holm)
     text = f"{signed(sign * difference, to_text)} {interval_text(limits, to_text)}"
-    text += f", p {p if p.startswith('<') else f'= {p}'}"
+    if entry.p_holm is not None:
+        text += f", p {p if p.startswith('<') else f'= {p}'}"
     return ForestRow(label, low, ahead * difference, high, text, entry.decided, bold)
 
 

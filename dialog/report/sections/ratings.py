@@ -50,7 +50,7 @@ def ratings(results: Results) -> ReportSection:
         ),
     )
     tables += table_of_groups(
-        ("", "Ratings", "Ties", "Chose the one shown first", "Wrong attention checks", ""),
+        ("", "Ratings", "Ties", "Chose the one shown first", "Wrong attention checks", "Excluded"),
         [RowGroup("", tuple(map(_rater, content.raters)))],
         caption="Raters with more than a fifth of their attention checks wrong are excluded.",
     )
@@ -113,5 +113,5 @@ def _rater(entry: RaterSummary) -> Row:
         str(entry.ties),
         optional(entry.first, percent),
         f"{entry.wrong} of {entry.checks}",
-        "excluded" if entry.excluded else "",
+        "yes" if entry.excluded else "no",
     )

@@ -21,9 +21,9 @@ from dialog.report.sections.differences import (
     matrix,
     pair_note,
     pairwise,
-    unit_note,
     winner,
     without_probabilities,
+    without_untested,
 )
 from dialog.report.tables import (
     NONE,
@@ -148,7 +148,7 @@ def _section(
     lossy = any(lossy_mark(name, run.metrics) for name in metrics for run in results.runs)
     caption = (
         f"{subject}{spread} ↓ lower is better, ↑ higher is"
-        f" better.{note}{unit_note(results)}{LOSSY_NOTE if lossy else ''}"
+        f" better.{note}{LOSSY_NOTE if lossy else ''}"
     )
     options = {
         "contenders": len(names),
@@ -185,7 +185,8 @@ def _row(results: Results, subset: str, name: str, references: Sequence[str], pa
     measured = [model.name for model in results.models if name in model.means(subset)]
     best = winner(differences, measured)
     cells = [_contender(model, subset, name, model.name == best) for model in results.models]
-    tests = difference_cells(differences[0] if differences else None) if pair else ()
+    shown = without_untested(results, differences[:1]) if pair else []
+    tests = difference_cells(shown[0] if shown else None) if pair else ()
     values = (_reference(results, subset, system, name) for system in references)
     return (
         ReportCell(metric_label(name)),

@@ -211,6 +211,7 @@ def test_translations_need_no_context_and_no_ids(compare: Compare, tmp_path: Pat
     first = json.loads(rows.splitlines()[0])
     assert (first["id"], first["context"]) == ("1", [])
     assert "dialogue_id" not in first, "which dialogue a line belongs to is not known"
+    assert "Without dialogue ids" in compared["verdict"]
     (tmp_path / "ref.txt").unlink()
     assert compare("out")[0] == 0
     (tmp_path / "short.txt").write_text("one line\n", encoding="utf-8")
@@ -345,6 +346,12 @@ def test_programs_are_contenders(
     assert compare(*arguments[:-1], "overlap", *silent)[0] == 0
     assert results(tmp_path / "overlap")["primary"] == "f1", "it gives no likelihood"
     assert json.loads((tmp_path / "overlap/grid.json").read_text())["primary"] == "f1"
+    requested = [*arguments[:-1], "bits", "--primary", "bits_per_byte"]
+    code, line = compare(*requested, *silent)
+    assert (code, "silent" in line, "--primary f1" in line) == (2, True, True), line
+    assert not Path("bits/results.json").exists()
+    assert compare("bits", "--primary", "f1")[0] == 0, "the responses are kept"
+    assert results(tmp_path / "bits")["primary"] == "f1"
     code, line = compare("out", "--system", "bad: true")
     assert (code, "has another bad" in line) == (2, True), line
     assert "py has changed" not in caplog.text
@@ -374,6 +381,18 @@ def test_control_characters_are_counted_in_one_line(
     assert [("a: 2 of" in line, "d0#0" in line) for line in warned] == [(True, True)]
     for name in ("report.html", "report.md", "results.json"):
         assert not {"\x1b", "\x00"} & set((tmp_path / "out" / name).read_text(encoding="utf-8"))
+
+
+def test_dialogues_of_one_response_have_ids(compare: Compare, tmp_path: Path) -> None:
+    write(tmp_path / "t.jsonl", [{**row, "dialogue_id": row["id"]} for row in examples()])
+    for shift, name in enumerate(("tiny-a", "tiny-b")):
+        write(tmp_path / f"{name}.jsonl", answers(shift))
+    files = ("tiny-a.jsonl", "tiny-b.jsonl", "--references", "t.jsonl", "--output", "out")
+    assert compare(*files)[0] == 0
+    assert "Without dialogue ids" not in results(tmp_path / "out")["verdict"]
+    report = (tmp_path / "out/report.md").read_text(encoding="utf-8")
+    assert "Without dialogue ids" not in report
+    assert "tiny-b" in report, "names of files are not shortened"
 
 
 def test_primary_metric_and_looks_are_declared_before_results(compare: Compare) -> None:

@@ -54,7 +54,7 @@ def test_the_first_sentence_can_be_pasted_into_a_paper() -> None:
     assert text(MAIN, about=own).startswith("On the test split (40 responses in 10 dialogues), ")
     assert "corrected for 2 looks" in text(MAIN, about=own)
     f1 = text(record("f1", -0.2, 0.4, p_holm=0.21), primary="f1")
-    assert "in F1 and transformer" in f1
+    assert "of 100 in F1 and transformer" in f1
     assert "p = 0.21" in f1
 
 
@@ -64,6 +64,7 @@ def test_decided_secondary_metrics_are_named_by_winner() -> None:
     _, secondary = text(MAIN, better, worse).split(". Of ")
     assert secondary.startswith("2 secondary metrics")
     assert "lstm is better in token accuracy; transformer is better in F1" in secondary
+    assert "; F1 is not decided." in text(MAIN, better, record("f1", -1, 2))
     assert "none is decided" in text(MAIN, record("f1", -1, 2))
     shown = record("length_mean", 1, 2, p=None, p_holm=None, decided=False)
     assert text(MAIN, shown) == text(MAIN)
@@ -88,13 +89,14 @@ def test_one_run_each_is_not_about_architectures() -> None:
     )
     assert "randomization test over dialogues" in trained
     assert "seeds" not in trained
-    assert "Each system answered once" in text(
-        single, about=replace(once, files=["lstm", "transformer"])
-    )
+    answered = replace(once, files=["lstm", "transformer"])
+    assert "responses, not" not in text(single, about=answered), "likelihoods are of references"
+    overlap = record("f1", -2, -1, method=TWO_RUNS)
+    assert "Each system answered once" in text(overlap, about=answered, primary="f1")
     mixed = replace(ABOUT, runs={"lstm": 3, "transformer": 1})
     one = record("bits_per_byte", -1, 1, method=ONE_RUN_OF_B)
     assert "transformer was trained once" in text(one, about=mixed)
-    assert "transformer answered once" in text(one, about=replace(mixed, files=["transformer"]))
+    assert "transformer was measured once" in text(one, about=replace(mixed, files=["transformer"]))
 
 
 @pytest.mark.parametrize(

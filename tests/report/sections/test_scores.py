@@ -96,6 +96,17 @@ def test_bold_means_decided(results: dict[str, Any]) -> None:
     assert decided(table, "Perplexity per word ↓") == [], "a better mean is not decided"
 
 
+def test_no_p_of_a_hypothesis_that_is_not_tested(results: dict[str, Any]) -> None:
+    """The primary metric is tested first, the others only if it is decided."""
+    for is_decided in (True, False):
+        set_difference(results, "bits_per_byte", difference=-0.02, decided=is_decided)
+        shown = results_of_json(results)
+        (table,) = likelihood(shown).tables
+        assert column(table, "p (adj.)", "Bits per byte ↓") != "–"
+        assert (column(table, "p (adj.)", "Token accuracy ↑") != "–") == is_decided
+        assert (column(generation(shown).tables[0], "p (adj.)", "F1 ↑") != "–") == is_decided
+
+
 def test_no_winner_without_a_better_direction(results: dict[str, Any]) -> None:
     set_difference(results, "distinct_1", difference=0.01, decided=True)
     (table,) = generation(results_of_json(results)).tables
