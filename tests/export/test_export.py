@@ -94,9 +94,7 @@ def test_a_missing_package_is_named_with_its_extra(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(export_module, "find_spec", lambda package: None)
-    with pytest.raises(
-        UserError, match=rf"--format {name} needs \w+; run pip install 'dialog-seq2seq\[\w+\]'"
-    ):
+    with pytest.raises(UserError, match=rf"--format {name} needs \w+; run pip install '.\[\w+\]'"):
         export_module.find_format(name)
 
 

@@ -396,5 +396,5 @@ def test_shares_of_copies_are_kept_per_response(trained: Callable[[str], Path]) 
     compared = run_metrics(read_measured(folder))
     for key in ("answer_accuracy", "alignment_accuracy"):
         assert compared[key].value() == metrics[key]
-        leaked = np.array(read_measured(folder).leaked)
-        assert compared[key].restrict(leaked).value() == metrics["subsets"]["leaked"][key]
+        clean = ~np.array(read_measured(folder).leaked, dtype=bool)
+        assert compared[key].restrict(clean).value() == metrics["subsets"]["clean"][key]

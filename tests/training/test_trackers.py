@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
+import re
 import resource
 import signal
 import socket
@@ -272,7 +274,8 @@ def test_evaluation_is_logged_to_the_named_run(tiny: Callable[..., Any], tmp_pat
     table = json.loads(path.read_text(encoding="utf-8"))
     assert table["columns"] == ["metric", *metrics["subsets"]]
     (row,) = (row for row in table["data"] if row[0] == "bits_per_byte")
-    assert row[1:] == [subset["bits_per_byte"] for subset in metrics["subsets"].values()]
+    wanted = [one.get("bits_per_byte", math.nan) for one in metrics["subsets"].values()]
+    assert row[1:] == pytest.approx(wanted, nan_ok=True)
     assert not any(key.startswith("test/subsets/") for row in second.rows for key in row)
 
 
@@ -312,7 +315,6 @@ def test_tensorboard_has_images_and_test_metrics(tiny: Callable[..., Any], tmp_p
     assert {"validation/loss", "test/perplexity_token", "attention/entropy/mean"} <= set(
         tags["scalars"]
     )
-    assert [tag for tag in tags["images"] if tag.startswith("attention/")] == [
-        "attention/13/decoder.attention"
-    ]
+    (tag,) = (tag for tag in tags["images"] if tag.startswith("attention/"))
+    assert re.fullmatch(r"attention/\d+/decoder.attention", tag)
     assert "test/responses/text_summary" in tags["tensors"]

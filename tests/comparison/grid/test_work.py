@@ -376,7 +376,7 @@ def test_diverged_trials(recipes: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert work.grid.chosen == {"lstm": "dropout=0.1"}
     assert [cell.folder.name for cell in work.open_cells()] == ["dropout=0.1"]
     assert [(name, error["code"]) for name, error in work.errors().items()] == [("wild", 2)]
-    rows = [(row["bits_per_byte"], row["chosen"]) for row in tuning_results(work.grid)]
+    rows = [(row.bits_per_byte, row.chosen) for row in tuning_results(work.grid)]
     assert rows == [(None, False), (0.7, True), (0.9, False), *[(None, False)] * 3]
     shutil.rmtree(recipes / "out/tuning/lstm/dropout=0.1")
     work = Work(grid, advice="")
