@@ -157,12 +157,45 @@ def test_folders_and_archives(tmp_path: Path) -> None:
 
 
 def test_what_the_user_sets_is_kept(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text(csv_rows(",", ["x", "y", "Sender", "z"]))
-    with pytest.raises(UserError, match=r"no column tells the dialogues apart.*data\.corpus"):
+    (tmp_path / "a.csv").write_text(csv_rows(",", ["x", "y", "Sender", "z"], order="time"))
+    with pytest.raises(UserError, match=r"no column of dialogues.*data\.corpus"):
         detect(tmp_path / "a.csv", {})
     component = detect(tmp_path / "a.csv", {"dialogue": "x", "gap": 1}).component
     assert (component["dialogue"], component["text"], component["gap"]) == ("x", "z", 1)
     assert detect(tmp_path / "a.csv", {"name": "text"}).component == {"name": "text"}
+
+
+@pytest.mark.parametrize(
+    ("file", "header"),
+    [("a.csv", "Akte;Zeit;Absender;Kanal;Nachricht"), ("a.txt", "Akte;t;who;k;body")],
+)
+def test_ids_in_an_unknown_column_are_guessed(tmp_path: Path, file: str, header: str) -> None:
+    rows = [(f"d{n}", f"{n}{t}", who, "web") for n in range(20) for t, who in enumerate("ABAB")]
+    names = header.split(";")
+    lines = [header, *(";".join([*row, f"some text of {row[1]} ."]) for row in rows)]
+    path = tmp_path / file
+    path.write_text("\n".join(lines))
+    found = detect(path, {})
+    chosen = [found.component[role] for role in ("dialogue", "speaker", "text")]
+    assert chosen == [names[0], names[2], names[4]]
+    assert "guess" in found.columns["dialogue"]
+    # ids that do not repeat, and blank lines between blocks, which a plain text may have
+    path.write_text(
+        "\n".join([header, "", *(line + "\n" * (n % 2) for n, line in enumerate(lines[1::4]))])
+    )
+    with pytest.raises(UserError, match=r"data\.corpus\.dialogue=") as caught:
+        detect(path, {})
+    assert "\n" not in str(caught.value)
+
+
+def test_unused_keys_are_named_if_no_key_names_speakers(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(json_lines(lambda who, text: {"p": who, "text": text, "sec": "1"}))
+    shown = detect(path, {}).columns["speaker"]
+    assert "p, sec" in shown
+    assert "data.corpus.speaker" in shown
+    path.write_text(json_lines(lambda who, text: {"who": who, "text": text}))
+    assert detect(path, {}).component["speaker"] == "who"
 
 
 def test_a_column_with_one_speaker_is_the_speakers(tmp_path: Path) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from statistics import fmean
+
+from dialog.report.terminal import truncate
 
 TEXT = (
     "text", "message", "content", "body", "utterance", "value", "msg", "comment", "sentence",
@@ -12,7 +15,7 @@ TEXT = (
 )  # fmt: skip
 SPEAKER = (
     "speaker", "sender", "role", "from", "author", "user", "participant", "username", "name", "by",
-    "agent", "person", "sprecher", "absender",
+    "agent", "person", "who", "sprecher", "absender",
 )  # fmt: skip
 DIALOGUE = (
     "dialogue", "dialog", "conversation", "ticket", "session", "thread", "chat", "case",
@@ -32,6 +35,12 @@ PAIRS = (
     ("user", "bot"), ("human", "assistant"), ("source", "target"), ("q", "a"),
 )  # fmt: skip
 """Names of the two columns of a table with a pair in each row."""
+
+FEWEST_DIALOGUES = 10
+"""Distinct values from which a column without a known name may hold ids of dialogues."""
+
+LISTED = 80
+"""Characters of the names of columns that are shown."""
 
 MOST_SPEAKERS = 0.5
 """Fraction of the rows from which so many different values name no speakers."""
@@ -99,6 +108,27 @@ def dialogue_column(rows: Sequence[Mapping[str, str]], names: Sequence[str]) -> 
         if 0 < len(values) < len(rows) or len(rows) < 2:
             return name
     return None
+
+
+def guessed_dialogue_column(rows: Sequence[Mapping[str, str]], names: Sequence[str]) -> str | None:
+    """Return the column with the most distinct values of those whose equal values are in
+    consecutive rows, on average at least two.
+    """
+    distinct = {}
+    for name in names:
+        values = [row[name] for row in rows]
+        number = len(set(values))
+        runs = 1 + sum(value != following for value, following in pairwise(values))
+        if number >= FEWEST_DIALOGUES and runs == number and 2 * number <= len(rows):
+            distinct[name] = number
+    return max(distinct, key=lambda name: distinct[name], default=None)
+
+
+def no_speaker(unused: Iterable[str]) -> str:
+    """Return what is shown in place of a column of speakers: the names that have no role."""
+    listed = truncate(", ".join(sorted(unused)), LISTED)
+    rest = f"; unused: {listed}; data.corpus.speaker=NAME" if listed else ""
+    return f"(none: two speakers take turns{rest})"
 
 
 def _mean_length(rows: Sequence[Mapping[str, str]], name: str) -> float:

@@ -63,6 +63,8 @@ def detect(path: Path, given: Mapping[str, Any]) -> Detected:
         result = check(sample, given)
         if isinstance(result, Detected):
             return result
+        if result.certain:  # another format would read its delimiters as text
+            raise UserError(f"{path}: {result.format}: {result.reason}")
         misses.append(result)
     nearest = sorted(misses, key=lambda miss: -miss.nearness)[:NEAREST]
     reasons = "; ".join(f"{miss.format}: {miss.reason}" for miss in nearest)

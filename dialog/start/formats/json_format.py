@@ -11,7 +11,14 @@ from dialog.data.corpora.parsing.chat_messages import FACT_ROLES
 from dialog.data.reading.files import read_chunks
 from dialog.data.reading.json_text import Json, parse_json
 from dialog.errors import UserError
-from dialog.start.formats.columns import SPEAKER, TEXT, name_words, named, pair_of
+from dialog.start.formats.columns import (
+    SPEAKER,
+    TEXT,
+    name_words,
+    named,
+    no_speaker,
+    pair_of,
+)
 from dialog.start.formats.sample import FileSample
 from dialog.start.formats.verdict import Detected, Miss
 
@@ -137,7 +144,7 @@ def _records(
     }
     shown = {
         "turns": turns,
-        "speaker": speaker or "(none: two speakers take turns)",
+        "speaker": speaker or no_speaker(set(keys) - {text}),
         "text": text,
     }
     return Detected(component, description, shown)

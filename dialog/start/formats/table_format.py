@@ -10,7 +10,15 @@ from typing import Any
 from dialog.data.corpora.parsing.tables import Row, RowError, table
 from dialog.errors import UserError
 from dialog.report.terminal import truncate
-from dialog.start.formats.columns import dialogue_column, pair_of, speaker_column, text_column
+from dialog.start.formats.columns import (
+    LISTED,
+    dialogue_column,
+    guessed_dialogue_column,
+    no_speaker,
+    pair_of,
+    speaker_column,
+    text_column,
+)
 from dialog.start.formats.sample import FileSample
 from dialog.start.formats.verdict import Detected, Miss
 
@@ -22,22 +30,29 @@ MOST_COLUMNS = 200
 MOST_BAD = 0.2
 """Fraction of rows that cannot be read from which a table is none."""
 
+SUFFIXES = {".csv", ".tsv"}
+FEWEST_CELLS = 3
+"""Cells that all lines of a text do not have by chance."""
+
 LONGEST_NAME = 60
 """Characters of a column's name; a longer cell of the first row is a message."""
 
-LISTED = 80
-"""Characters of the names of columns in an error."""
+GUESSED = "  (a guess: its values repeat in consecutive rows; data.corpus.dialogue=COLUMN)"
 
 
 def table_format(sample: FileSample, given: Mapping[str, Any]) -> Detected | Miss:
     """Check for a table with a column of texts, and one of dialogues or a pair of turns.
 
+    A miss is certain if the file's name ends in `.csv` or `.tsv`, or all rows have the same number
+    of cells, at least `FEWEST_CELLS`.
+
     Raises:
         UserError: it has more columns than `MOST_COLUMNS`, which no table of chats has.
     """
+    by_name = not SUFFIXES.isdisjoint(suffix.lower() for suffix in sample.path.suffixes)
     delimiter = given.get("delimiter") or _delimiter(sample.lines)
     if delimiter is None:
-        return Miss("CSV", 0.0, "the first lines have no common delimiter")
+        return Miss("CSV", 0.0, "the first lines have no common delimiter", by_name)
     width = sample.lines[0].count(delimiter) + 1
     if width > MOST_COLUMNS:
         raise UserError(
@@ -45,6 +60,7 @@ def table_format(sample: FileSample, given: Mapping[str, Any]) -> Detected | Mis
             " for dialogue, speaker and text, and a row for each message"
         )
     best: tuple[list[dict[str, str]], bool] | None = None
+    is_table = by_name
     reason = "its rows have different numbers of cells"
     for quotes in (True, False):
         try:
@@ -55,10 +71,11 @@ def table_format(sample: FileSample, given: Mapping[str, Any]) -> Detected | Mis
         good = [row for row in rows if not isinstance(row, RowError)]
         if not rows or len(good) < (1 - MOST_BAD) * len(rows):
             continue
+        is_table |= len(good) == len(rows) and len(good[0]) >= FEWEST_CELLS
         if best is None or len(good) > 1.05 * len(best[0]):
             best = good, quotes
     if best is None:
-        return Miss("CSV", 0.5, reason)
+        return Miss("CSV", 0.5, reason, by_name)
     rows_read, quotes = best
     options: dict[str, Any] = {}
     if delimiter not in (",", ";", "\t") or (delimiter == "\t" and sample.path.suffix != ".tsv"):
@@ -69,7 +86,7 @@ def table_format(sample: FileSample, given: Mapping[str, Any]) -> Detected | Mis
         options["encoding"] = sample.encoding
     found = _columns(rows_read, given)
     if isinstance(found, Miss):
-        return found
+        return found._replace(certain=is_table)
     component, columns = found
     shape = f"a table, separated by {DELIMITERS.get(delimiter, repr(delimiter))}"
     if sample.encoding != "utf-8":
@@ -101,20 +118,25 @@ def _columns(
     if pair and not (chosen["text"] or (dialogue and speaker)):
         pairs = dict(zip(("context", "response"), pair, strict=True))
         return pairs, pairs
+    is_guess = not dialogue
+    dialogue = dialogue or guessed_dialogue_column(rows, [name for name in rest if name != text])
     if not text:
         return Miss(
-            "CSV", 0.8, f"no column of texts among {listed}; name it: data.corpus.text=COLUMN"
+            "CSV",
+            0.8,
+            f"no column of texts recognised among {listed}; name it: data.corpus.text=COLUMN"
+            " (dialogue and speaker likewise)",
         )
     if not dialogue:
         return Miss(
             "CSV",
             0.9,
-            f"no column tells the dialogues apart among {listed}; name it:"
-            " data.corpus.dialogue=COLUMN",
+            f"no column of dialogues recognised among {listed}; name it:"
+            " data.corpus.dialogue=COLUMN (text and speaker likewise)",
         )
     shown = {
-        "dialogue": dialogue,
-        "speaker": speaker or "(none: two speakers take turns)",
+        "dialogue": f"{dialogue}{GUESSED if is_guess else ''}",
+        "speaker": speaker or no_speaker(set(names) - {dialogue, text}),
         "text": text,
     }
     return {"dialogue": dialogue, "speaker": speaker, "text": text}, shown

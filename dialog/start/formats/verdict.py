@@ -23,8 +23,11 @@ class Detected:
 
 
 class Miss(NamedTuple):
-    """A format that does not fit: how near it comes, from 0 to 1, and why it fails."""
+    """A format that does not fit: how near it comes, from 0 to 1, and why it fails; `certain` if
+    the file has this format, and only a name is missing.
+    """
 
     format: str
     nearness: float
     reason: str
+    certain: bool = False
