@@ -11,7 +11,7 @@ import pytest
 
 from dialog.analysis.measured import Measured, read_measured
 from dialog.comparison.results.attention import SeedReading, choose_examples, within_limit
-from dialog.comparison.results.content import metric_warnings
+from dialog.comparison.results.content import empty_warnings, metric_warnings
 from dialog.comparison.results.samples import disagreements, draw_samples
 from dialog.comparison.results.systems import (
     FinishedRun,
@@ -167,3 +167,16 @@ def test_target_tokens_of_validations_are_interpolated(tmp_path: Path) -> None:
     points = learning_curve(tmp_path)
     assert [point.target_tokens for point in points] == [100, 160, 220, 290]
     assert [point.bits_per_byte for point in points] == [None, 2.0, None, 1.0]
+
+
+def test_many_empty_responses_are_a_warning() -> None:
+    """Over all runs of a contender; a run that diverged has none."""
+
+    def system(name: str, *runs: Any) -> Any:
+        measured = [SimpleNamespace(measured=run) for run in runs]
+        return SimpleNamespace(name=name, runs=measured)
+
+    full = SimpleNamespace(rows=rows(*"abcdefghij"))
+    blank = SimpleNamespace(rows=rows("", " ", *"cdefghij"))
+    (line,) = empty_warnings([system("fine", full, blank), system("bad", blank, None)])
+    assert "bad: 2 of 10 " in line

@@ -96,12 +96,29 @@ def limits(estimate: float, variances: Variances, alpha: float) -> tuple[float, 
     return (estimate - half, estimate + half)
 
 
+def share_limits(share: float, variances: Variances, alpha: float) -> tuple[float, ...]:
+    """Return the interval of a share; empty for a single dialogue, or if all ratings are ties.
+
+    If all ratings prefer the same contender, it is the exact one of Clopper and Pearson (1934) for
+    as many independent choices as there are dialogues.
+    """
+    if variances.standard_error or variances.number < 2:
+        return tuple(min(max(limit, 0.0), 1.0) for limit in limits(share, variances, alpha))
+    if share == EVEN:
+        return ()
+    least = float((alpha / 2) ** (1 / variances.number))
+    return (least, 1.0) if share > EVEN else (0.0, 1 - least)
+
+
 def p_value(estimate: float, variances: Variances) -> float | None:
-    """Return the two-sided p of an even share; None for a single dialogue."""
+    """Return the two-sided p of an even share; None for a single dialogue.
+
+    If all ratings are the same, it is that of a sign test over dialogues.
+    """
     if variances.number < 2:
         return None
     if not variances.standard_error:
-        return float(estimate == EVEN)
+        return 1.0 if estimate == EVEN else float(2 * EVEN**variances.number)
     return variances.p_value(estimate - EVEN)
 
 

@@ -68,18 +68,24 @@ def simulated(
 def plan(raters: int, items: int) -> Iterator[str]:
     """Yield lines on the power of a study, and on the smallest studies with power `POWER`."""
     yield (
-        f"Power to detect a preference of {PREFERENCE:.0%} to {1 - PREFERENCE:.0%} of decided"
-        f" ratings, simulated with {TIES:.0%} ties, raters and pairs that differ by {RATER_SPREAD}"
-        f" and {PAIR_SPREAD:g} in log odds, and {OVERLAP} raters for each pair:"
+        f"Power to detect a preference of {whole_percent(PREFERENCE)} to"
+        f" {whole_percent(1 - PREFERENCE)} of decided ratings, simulated with"
+        f" {whole_percent(TIES)} ties, raters and pairs that differ by {RATER_SPREAD} and"
+        f" {PAIR_SPREAD:g} in log odds, and at most {OVERLAP} raters for each pair:"
     )
     yield f"  this study, {raters} raters and {items} pairs of each two contenders: " + (
-        f"{power(raters, items):.0%}" if items > 1 else "none"
+        whole_percent(power(raters, items)) if items > 1 else "none"
     )
     for number in RATERS:
         enough = (size for size in SIZES if power(number, size) >= POWER)
         size = next(enough, None)
         yield f"  {number} raters: " + (
-            f"{POWER:.0%} with {size} pairs"
+            f"{whole_percent(POWER)} with {size} pairs"
             if size
-            else f"less than {POWER:.0%} with {SIZES[-1]} pairs, since raters differ"
+            else f"less than {whole_percent(POWER)} with {SIZES[-1]} pairs, since raters differ"
         )
+
+
+def whole_percent(value: float) -> str:
+    """Format a fraction in [0, 1] without decimals."""
+    return f"{100 * value:.0f} %"

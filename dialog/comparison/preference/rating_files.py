@@ -70,10 +70,11 @@ class RatingReader:
         """Read files of ratings. Votes on two runs of one contender are left out.
 
         Raises:
-            UserError: a line is invalid, with its file and number; a rater has answered twice; or
-                there are no ratings.
+            UserError: a line is invalid, with its file and number; a rater has answered an id
+                or rated a pair twice; or there are no ratings.
         """
         lines: dict[tuple[str, str, str], str] = {}
+        pairs: dict[tuple[str, Pair], str] = {}
         ratings = []
         for file in files:
             for where, row in rows_of(file):
@@ -85,11 +86,21 @@ class RatingReader:
                             f" {first}; remove one of the lines"
                         )
                     key = self._vote(row, name) if is_vote(row) else self._question(study, name)
+                    rating = Rating(rater, choice, key)
+                    if (
+                        "pair" in key
+                        and (first := pairs.setdefault((rater, rating.pair), where)) != where
+                    ):
+                        raise UserError(
+                            f"{to_json(rater)[:60]} has rated this pair of responses already in"
+                            f" {first}; the ids of a study begin with the number of the rater, who"
+                            " answers those only"
+                        )
                 except UserError as error:
                     raise UserError(f"{where}: {error}") from error
                 lines[study, name, rater] = where
                 if key:
-                    ratings.append(Rating(rater, choice, key))
+                    ratings.append(rating)
         if not ratings:
             raise UserError(f"{', '.join(map(str, files))}: no ratings")
         return ratings

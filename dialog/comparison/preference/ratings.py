@@ -19,6 +19,7 @@ from dialog.comparison.preference.estimation import (
     limits,
     p_value,
     share,
+    share_limits,
     two_way,
 )
 from dialog.comparison.preference.judge import with_new_ratings
@@ -153,7 +154,7 @@ def pair_preference(
         counts["a"],
         counts["b"],
         mean,
-        tuple(min(max(limit, 0.0), 1.0) for limit in limits(mean, variances, 1 - LEVEL)),
+        share_limits(mean, variances, 1 - LEVEL),
         p_value(mean, variances),
     )
 

@@ -44,6 +44,8 @@ SHORTEST = 4
 """Words of a reference in an attention check."""
 FORMULA = ("=", "+", "-", "@", "\t")
 """First characters that a spreadsheet takes for a formula."""
+EMPTY = "(empty)"
+"""Text of an empty response, as on the pages."""
 LABEL_STUDIO = """<View>
   <Text name="context" value="$context"/>
   <Header value="A"/> <Text name="a" value="$a"/>
@@ -222,8 +224,9 @@ def write_csv(path: Path, study: str, questions: Mapping[str, Question]) -> None
         writer = csv.writer(file)
         writer.writerow(["study", "id", "context", "a", "b"])
         for name, one in questions.items():
-            turns = [f"{'AB'[place % 2]}: {turn}" for place, turn in enumerate(one.context)]
-            texts = printable_json(["\n".join(turns), *one.responses])
+            turns = [f"Speaker {place % 2 + 1}: {turn}" for place, turn in enumerate(one.context)]
+            responses = [text if text.strip() else EMPTY for text in one.responses]
+            texts = printable_json(["\n".join(turns), *responses])
             writer.writerow([study, name, *map(spreadsheet_text, texts)])
 
 

@@ -40,6 +40,8 @@ from dialog.training.checkpoints.manifest import MANIFEST
 if TYPE_CHECKING:
     from dialog.data.dialogue import Example
 
+MOST_EMPTY = 0.1
+"""Share of empty responses of a contender above which a warning names it."""
 log = logging.getLogger("dialog")
 
 
@@ -104,6 +106,7 @@ def results_of(grid: Grid, systems: Sequence[System], failures: Mapping[str, str
             *ngram_warnings(models, references),
             *run_warnings(systems, failures),
             *metric_warnings(systems),
+            *empty_warnings(systems),
             *unverified_warnings(systems),
         ),
         models=models,
@@ -210,6 +213,18 @@ def metric_warnings(systems: Sequence[System]) -> list[str]:
         f"{sentence}; it is left out for {', '.join(affected)}."
         for sentence, affected in names.items()
     ]
+
+
+def empty_warnings(systems: Sequence[System]) -> list[str]:
+    """Return a sentence for each contender with more than `MOST_EMPTY` empty responses."""
+    sentences = []
+    for system in systems:
+        measured = [run.measured for run in system.runs if run.measured is not None]
+        responses = [row["response"] for one in measured for row in one.rows]
+        empty = sum(not response.strip() for response in responses)
+        if empty > MOST_EMPTY * len(responses):
+            sentences.append(f"{system.name}: {empty:,} of {len(responses):,} responses are empty.")
+    return sentences
 
 
 def unverified_warnings(systems: Sequence[System]) -> list[str]:

@@ -65,9 +65,12 @@ class Model:
         except ModuleNotFoundError as error:
             raise UserError("hf: needs transformers; pip install '.[transformers]'") from error
 
+        is_folder = Path(name).is_dir()
+        if not is_folder and (name.startswith((".", "/", "~")) or name.count("/") > 1):
+            raise UserError(f"hf:{name}: no such folder")
         options = {
             "revision": revision,
-            "local_files_only": Path(name).is_dir() or bool(os.environ.get("DIALOG_OFFLINE")),
+            "local_files_only": is_folder or bool(os.environ.get("DIALOG_OFFLINE")),
         }
         try:
             config = transformers.AutoConfig.from_pretrained(name, **options)
@@ -80,7 +83,8 @@ class Model:
             network = kind.from_pretrained(name, use_safetensors=True, **options)
         except (OSError, ValueError, KeyError, ImportError) as error:
             reason = str(error).strip().partition("\n")[0]
-            raise UserError(f"hf:{name}: cannot be loaded ({reason})") from error
+            where = "" if is_folder else "no such folder, and from the hub: "
+            raise UserError(f"hf:{name}: cannot be loaded ({where}{reason})") from error
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.network = network.eval().to(self.device)
         self.is_causal = not config.is_encoder_decoder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dialog.report.formats.numbers import percent
+from dialog.report.formats.numbers import counted, percent
 from dialog.report.formats.preferences import (
     HumanRatings,
     PairPreference,
@@ -25,6 +25,10 @@ from dialog.report.tables import (
 
 TITLE = "Ratings of people"
 INTERVAL = "95 % interval"
+ENOUGH_RATERS = 4
+"""Number of raters from which their differences are estimated well enough for intervals to cover
+other raters.
+"""
 
 
 def ratings(results: Results) -> ReportSection:
@@ -32,13 +36,14 @@ def ratings(results: Results) -> ReportSection:
     content = results.ratings
     if not content.raters:
         return ReportSection(TITLE)
+    few = sum(not entry.excluded for entry in content.raters) < ENOUGH_RATERS
     tables = table_of_groups(
         ("", "Preferred the first", "Preferred the second", "Ties", "Preference", INTERVAL, "p"),
         [RowGroup("", tuple(map(_pair, content.pairs)))],
         caption=(
             "Preference: share of ratings that prefer the first contender, ties counting half."
-            " Intervals cover other raters and other dialogues, not other seeds, and are not"
-            " corrected for several pairs. p: of an even share."
+            f" Intervals cover other {'' if few else 'raters and other '}dialogues, not other"
+            " seeds, and are not corrected for several pairs. p: of an even share."
         ),
     )
     tables += table_of_groups(
@@ -73,8 +78,11 @@ def _notes(content: HumanRatings) -> list[str]:
         ]
     elif not any(entry.checks for entry in content.raters):
         notes = ["There were no attention checks."]
-    if number - len(excluded) == 1:
-        notes.append("With one rater, the intervals are about this rater only.")
+    if 0 < (kept := number - len(excluded)) < ENOUGH_RATERS:
+        notes.append(
+            f"With {counted(kept, 'rater')}, too few to know how raters differ, the intervals are"
+            " about these raters only."
+        )
     agreement = content.agreement
     if agreement.alpha is not None:
         limits = agreement.interval

@@ -7,6 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.special import expit
 
 from dialog.comparison.preference.agreement import agreement, krippendorff
@@ -14,7 +15,9 @@ from dialog.comparison.preference.estimation import (
     RatedSample,
     bradley_terry,
     limits,
+    p_value,
     share,
+    share_limits,
     two_way,
 )
 from dialog.comparison.preference.planning import power
@@ -110,6 +113,19 @@ def test_a_single_rater_has_the_interval_of_the_mean() -> None:
     estimate, variances = share(sample(wins, np.zeros(40, np.int64), np.arange(40)), 0)
     assert estimate == pytest.approx(wins.mean())
     assert variances.standard_error == pytest.approx(wins.std(ddof=1) / math.sqrt(40), rel=1e-6)
+
+
+def test_unanimous_ratings_have_an_exact_interval() -> None:
+    """The limit is the share with which a binomial gives as many successes at 2.5 %."""
+    one_rater = np.zeros(40, np.int64)
+    expected = stats.binomtest(40, 40).proportion_ci(0.95, "exact")
+    for value in (1.0, 0.0):
+        mean, variances = share(sample(np.full(40, value), one_rater, np.arange(40)), 0)
+        low, high = share_limits(mean, variances, 0.05)
+        assert (high - low, max(low, 1 - high)) == pytest.approx((1 - expected.low, expected.low))
+        assert p_value(mean, variances) == pytest.approx(stats.binomtest(40, 40).pvalue)
+    ties, variances = share(sample(np.full(40, 0.5), one_rater, np.arange(40)), 0)
+    assert share_limits(ties, variances, 0.05) == ()
 
 
 def test_power_grows_with_raters_and_pairs() -> None:

@@ -78,6 +78,7 @@ def test_a_study_is_balanced_and_blind(folder: Path, study: Path) -> None:
     with (study / "pairs.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["id"] for row in rows] == list(questions)
+    assert all(re.match("Speaker 1: .*\nSpeaker 2: ", row["context"]) for row in rows)
     assert not any(row[column].startswith(tuple("=+-@")) for row in rows for column in "ab")
 
 
@@ -86,7 +87,7 @@ def test_a_study_prints_its_power(folder: Path, compare: Compare) -> None:
     assert compare("out", "--study", "new")[0] == 2, "an existing folder is not overwritten"
     assert "new: exists" in compare("out", "--study", "new")[1]
     text = write_study(folder, folder.parent / "other", raters=10, items=30)
-    assert re.search(r"10 raters: 80% with \d+ pairs", text)
+    assert re.search(r"10 raters: 80 % with \d+ pairs", text)
     line = compare("out", "--raters", "3")[1]
     assert "--raters: only with --study" in line
 
@@ -162,6 +163,7 @@ def test_ratings_are_decoded_to_contenders(folder: Path, study: Path, compare: C
         assert "Ratings of people" in (folder / file).read_text(encoding="utf-8")
     notes = (folder / "report.html").read_text(encoding="utf-8")
     assert "excluded by attention checks: rater-2" in notes
+    assert "these raters only" in notes, "two raters do not show how raters differ"
     assert kept_sections(folder / "results.json", read_results(folder))["ratings"] == ratings
 
 
@@ -183,7 +185,7 @@ def test_a_judge_is_compared_with_people(
 def test_ratings_of_platforms_are_read(folder: Path, study: Path) -> None:
     """The columns of Label Studio, and of a crowd platform with its prefixes."""
     name = key_of(folder)[0]
-    rows = [("1-001", "b"), ("1-002", "tie"), ("2-001", "A")]
+    rows = [("1-001", "b"), ("1-002", "tie"), ("1-003", "A")]
     plain = [["id", "study", "annotator", "choice"], *([i, name, "ann", c] for i, c in rows)]
     crowd = [
         ["WorkerId", "Input.study", "Input.id", "Answer.choice"],
@@ -196,6 +198,18 @@ def test_ratings_of_platforms_are_read(folder: Path, study: Path) -> None:
     raters = add_ratings(folder, files).ratings.raters
     assert [entry.rater for entry in raters] == ["ann", "bob"]
     assert all(entry.ratings + entry.checks == 3 for entry in raters)
+
+
+def test_a_rater_rates_a_pair_once(folder: Path, study: Path) -> None:
+    """One who answers all rows of pairs.csv has the same pair under the ids of several raters."""
+    text = "".join(rate(folder, rater).read_text("utf-8") for rater in range(1, RATERS + 1))
+    file = folder.parent / "all.jsonl"
+    file.write_text(re.sub(r"rater-\d", "ann", text), encoding="utf-8")
+    with pytest.raises(
+        UserError, match=r"all\.jsonl:\d+: \"ann\" has rated .* in .*all\.jsonl:\d+"
+    ):
+        add_ratings(folder, [file])
+    assert {entry.rater for entry in read_results(folder).ratings.raters} == set()
 
 
 def test_votes_of_the_service_are_ratings(folder: Path) -> None:

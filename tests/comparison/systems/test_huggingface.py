@@ -150,3 +150,5 @@ def test_a_model_that_cannot_be_loaded(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=f"hf:{name}: cannot be loaded"):
         Model(name)
+    with pytest.raises(UserError, match=f"hf:./{name}/x: no such folder"):
+        Model(f"./{name}/x")
