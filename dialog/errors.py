@@ -17,6 +17,11 @@ OUT_OF_MEMORY = (
 """Parts of the messages of torch, which has a class for errors of GPUs only."""
 
 
+def install(extra: str) -> str:
+    """Return how to install an extra; the distribution is not on the package index."""
+    return f"pip install -e '.[{extra}]' in the checkout"
+
+
 class UserError(Exception):
     """Invalid input: one line that states what is wrong, where (file:line or key) and how to fix
     it.

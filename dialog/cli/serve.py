@@ -11,7 +11,7 @@ from dialog.cli.completion import settings
 from dialog.cli.options import ablate_option, ensemble_option, precision_option, trust_option
 from dialog.config.compose import split_overrides
 from dialog.config.trust import Trust
-from dialog.errors import UserError
+from dialog.errors import UserError, install
 
 EXTRA = ("h11", "pydantic", "starlette", "uvicorn")
 """Packages of the extra `serve`."""
@@ -123,7 +123,7 @@ def serve(
         package = (error.name or "").partition(".")[0]
         if package not in EXTRA:
             raise
-        raise UserError(f"serve needs {package}; run pip install '.[serve]'") from error
+        raise UserError(f"serve needs {package}; run {install('serve')}") from error
     from dialog.runs.load import load
 
     names, overrides = split_overrides(more)

@@ -14,7 +14,7 @@ from dialog.cli.completion import recipes_and_settings
 from dialog.cli.options import is_given, trust_option
 from dialog.config.compose import compose, split_overrides
 from dialog.config.trust import FULL_TRUST, Trust
-from dialog.errors import UserError
+from dialog.errors import UserError, install
 from dialog.escaping import to_json
 from dialog.paths import check_new, fresh_folder
 
@@ -86,7 +86,7 @@ def sweep(
         trainer.max_steps=500
     """
     if find_spec("optuna") is None:
-        raise UserError("a sweep needs optuna: pip install '.[optuna]'")
+        raise UserError(f"a sweep needs optuna: {install('optuna')}")
     if bool(recipes) == (resume is not None):
         raise UserError("give recipes to sweep, or --resume SWEEP" + ", not both" * bool(recipes))
     from dialog.tuning import sweep as sweeps

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dialog.atomic import LOCK, naming, partial_folder, publish, write_json, write_text
 from dialog.config.components import lookup
-from dialog.errors import RunError, UserError
+from dialog.errors import RunError, UserError, install
 from dialog.export.card import card
 from dialog.export.format import Format
 from dialog.export.formats import FORMATS, FormatEntry
@@ -53,7 +53,7 @@ def check_packages(name: str, entry: FormatEntry) -> None:
     """
     for package in entry.packages:
         if find_spec(package) is None:
-            raise UserError(f"--format {name} needs {package}; run pip install '.[{entry.extra}]'")
+            raise UserError(f"--format {name} needs {package}; run {install(entry.extra)}")
 
 
 def export(run: Run, name: str, output: Path, *, with_code: bool = False) -> Parity:

@@ -14,7 +14,7 @@ from typing import Any
 from xml.etree import ElementTree as Xml
 
 from dialog.atomic import replacing
-from dialog.errors import UserError
+from dialog.errors import UserError, install
 
 POINTS = 0.75
 """Points per unit of a chart, as browsers have it."""
@@ -78,9 +78,7 @@ def _module(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        raise UserError(
-            "--paper needs matplotlib for figures; run pip install '.[paper]'"
-        ) from error
+        raise UserError(f"--paper needs matplotlib for figures; run {install('paper')}") from error
 
 
 def _artist(element: Xml.Element) -> Any:

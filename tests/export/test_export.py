@@ -94,7 +94,9 @@ def test_a_missing_package_is_named_with_its_extra(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(export_module, "find_spec", lambda package: None)
-    with pytest.raises(UserError, match=rf"--format {name} needs \w+; run pip install '.\[\w+\]'"):
+    with pytest.raises(
+        UserError, match=rf"--format {name} needs \w+; run pip install -e '.\[\w+\]'"
+    ):
         export_module.find_format(name)
 
 

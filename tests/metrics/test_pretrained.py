@@ -114,5 +114,5 @@ def test_missing_folder_package_and_layer_are_user_errors(
         with pytest.raises(UserError, match="bert_score: layer is 3; the model has 0 to 2"):
             build_metrics([{"name": name, "model": str(encoder), "layer": 3}])
     monkeypatch.setitem(sys.modules, "transformers" if name == "bert_score" else "mauve", None)
-    with pytest.raises(UserError, match=rf"{name}: needs .*; run pip install '.\[meaning\]'"):
+    with pytest.raises(UserError, match=rf"{name}: needs .*; run pip install -e '.\[meaning\]'"):
         build_metrics([{"name": name, "model": str(encoder)}])

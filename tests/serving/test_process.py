@@ -96,5 +96,5 @@ def test_missing_package_names_the_extra(package: str, monkeypatch: pytest.Monke
     ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(UserError, match=rf"serve needs {package}; run pip install '.\[serve\]'"):
+    with pytest.raises(UserError, match=rf"serve needs {package}; run pip install -e '.\[serve\]'"):
         serve_command.main(["run"], standalone_mode=False)

@@ -29,7 +29,7 @@ from dialog.comparison.systems.lines import (
     read_rows,
     write_line,
 )
-from dialog.errors import UserError
+from dialog.errors import UserError, install
 
 OPTIONS = ("beams", "max_new_tokens", "batch", "revision", "prefix")
 IGNORED_LABEL = -100
@@ -63,7 +63,7 @@ class Model:
         try:
             import transformers
         except ModuleNotFoundError as error:
-            raise UserError("hf: needs transformers; pip install '.[transformers]'") from error
+            raise UserError(f"hf: needs transformers; {install('transformers')}") from error
 
         is_folder = Path(name).is_dir()
         if not is_folder and (name.startswith((".", "/", "~")) or name.count("/") > 1):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from dialog.data.preparation.job import Job, Progress
 from dialog.data.preparation.shards import report_progress, write_shard
-from dialog.errors import UserError
+from dialog.errors import UserError, install
 
 Engine = Callable[[Job, Path, int, Progress], None]
 """Calls `write_shard(job, shards, index, count)` for every index below the count, on any machine,
@@ -80,7 +80,7 @@ def on_ray(job: Job, shards: Path, count: int, progress: Progress) -> None:
     try:
         import ray  # noqa: F401 - checks that it is installed
     except ImportError as error:
-        raise UserError("--engine ray needs Ray; run pip install '.[ray]'") from error
+        raise UserError(f"--engine ray needs Ray; run {install('ray')}") from error
     with redirect_stdout(sys.stderr):  # Ray prints about dead workers
         _on_ray(job, shards, count, progress)
 

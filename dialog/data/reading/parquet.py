@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from dialog.data.reading.files import LONGEST_LINE, check_decompressed_size
 from dialog.data.reading.json_text import Json
-from dialog.errors import UserError
+from dialog.errors import UserError, install
 
 if TYPE_CHECKING:
     from pyarrow import Array, RecordBatch, Schema
     from pyarrow.parquet import ColumnChunkMetaData
 
-INSTALL = "run pip install '.[hf]'"
+INSTALL = f"run {install('hf')}"
 BATCH_ROWS = 1000
 BATCH_BYTES = 2**24
 """Most rows of a batch, and about its most bytes; a larger row is a batch of its own."""

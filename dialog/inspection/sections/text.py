@@ -10,6 +10,7 @@ from typing import Any
 
 from dialog.data.dialogue import SPLITS, Dialogue
 from dialog.data.tokenizers.tokenizer import SPECIAL_TOKENS
+from dialog.errors import install
 from dialog.inspection.findings import (
     BarChart,
     Detail,
@@ -289,7 +290,7 @@ class LanguageSection:
                 "good",
                 "not checked",
                 "Only scripts were checked (see Characters): py3langid is not installed.",
-                "Install it: pip install '.[inspect]'.",
+                f"Install it: {install('inspect')}.",
                 data={"sample": 0},
             )
         languages = {

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from dialog.errors import install
+
 BATCH = 64
 """Texts that are encoded together."""
 
@@ -46,7 +48,7 @@ class LocalEncoder:
         try:
             library = import_module("transformers")
         except ImportError as error:
-            raise ValueError("needs transformers; run pip install '.[meaning]'") from error
+            raise ValueError(f"needs transformers; run {install('meaning')}") from error
         library.utils.logging.disable_progress_bar()
         try:
             self.tokenizer: Any = library.AutoTokenizer.from_pretrained(

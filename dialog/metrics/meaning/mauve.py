@@ -14,6 +14,7 @@ from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
+from dialog.errors import install
 from dialog.metrics.meaning.encoder import LocalEncoder, batches
 
 SEED = 25
@@ -45,7 +46,7 @@ class Mauve(Metric):
         try:
             self.library: Any = import_module("mauve")
         except ImportError as error:
-            raise ValueError("needs mauve-text; run pip install '.[meaning]'") from error
+            raise ValueError(f"needs mauve-text; run {install('meaning')}") from error
         self.encoder = LocalEncoder(model)
         self.add_state("own", [], dist_reduce_fx="cat")
         self.add_state("gold", [], dist_reduce_fx="cat")

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dialog.errors import install
 from dialog.metrics.overlap import MeanOverlap
 from dialog.metrics.words import words
 
@@ -32,7 +33,7 @@ class Meteor(MeanOverlap):
             self.meteor = import_module("nltk.translate.meteor_score").single_meteor_score
         except (ImportError, LookupError, OSError) as error:
             raise ValueError(
-                "needs nltk and WordNet; run pip install '.[meaning]', "
+                f"needs nltk and WordNet; run {install('meaning')}, "
                 "then python -m nltk.downloader wordnet"
             ) from error
 

@@ -14,6 +14,7 @@ import numpy as np
 from lightning.pytorch.loggers import Logger
 from PIL.Image import Image
 
+from dialog.errors import install
 from dialog.report.markdown import text_table
 from dialog.training.loggers.background import TableRows
 
@@ -37,7 +38,7 @@ class TensorBoardTracker(Logger):
     def __init__(self, folder: Path, *, self_attention: bool = False) -> None:
         super().__init__()
         if find_spec("tensorboard") is None:
-            raise ImportError("needs TensorBoard: pip install '.[tensorboard]'")
+            raise ImportError(f"needs TensorBoard: {install('tensorboard')}")
         self.folder = folder / "tensorboard"
         self._writer: RecordWriter | None = None
 

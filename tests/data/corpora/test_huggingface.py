@@ -268,7 +268,7 @@ def test_missing_packages_are_reported_with_the_extra(
         ("datasets", HuggingFace(None, dataset="owner/name", revision=COMMIT)),
     ):
         monkeypatch.setitem(sys.modules, module, None)
-        with pytest.raises(UserError, match=r"install '.\[hf\]'"):
+        with pytest.raises(UserError, match=r"install -e '.\[hf\]'"):
             list(corpus.dialogues("train"))
 
 

@@ -74,7 +74,7 @@ def test_bertviz_gets_the_exact_weights(
 
 def test_bertviz_is_optional(two_heads: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "bertviz", None)
-    with pytest.raises(UserError, match=r"pip install '.\[bertviz\]'"):
+    with pytest.raises(UserError, match=r"pip install -e '.\[bertviz\]'"):
         bertviz_view(two_heads)
 
 

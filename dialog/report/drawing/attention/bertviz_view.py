@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dialog.errors import UserError
+from dialog.errors import UserError, install
 from dialog.escaping import printable_json
 from dialog.report.drawing.attention.packing import ROLLOUT, axes_of, maps_of
 
@@ -33,7 +33,7 @@ def bertviz_view(reading: Mapping[str, Any]) -> str:
     try:
         from bertviz import head_view
     except ImportError as error:
-        raise UserError("--bertviz: bertviz is not installed; pip install '.[bertviz]'") from error
+        raise UserError(f"--bertviz: bertviz is not installed; {install('bertviz')}") from error
     import torch
 
     maps = [one for one in maps_of(reading) if one.kind != ROLLOUT]
