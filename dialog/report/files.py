@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dialog.atomic import write_text
-from dialog.report.drawing.axes import with_legend
+from dialog.report.drawing.axes import model_colour, with_legend
 from dialog.report.drawing.canvas import write_svg
 from dialog.report.formats.results import Results
 from dialog.report.html import write_html
@@ -44,12 +44,11 @@ def write_figures(results: Results, folder: Path) -> None:
 
 
 def charts_of(section: ReportSection, names: Sequence[str]) -> dict[str, str]:
-    """Return the charts of a section as SVG, with a legend of the contenders where they need one,
-    by the name of their file: <section>-<number>.
+    """Return the charts of a section as SVG, with a legend of the contenders that they draw where
+    they need one, by the name of their file: <section>-<number>.
     """
-    legend = dict(enumerate(names))
     drawings = [
-        with_legend(drawing, legend) if figure.legend else drawing
+        with_legend(drawing, _drawn(drawing, names)) if figure.legend else drawing
         for figure in section.figures
         for drawing in figure.drawings
     ]
@@ -57,3 +56,10 @@ def charts_of(section: ReportSection, names: Sequence[str]) -> dict[str, str]:
         f"{anchor(section.title)}-{number}": drawing
         for number, drawing in enumerate(drawings, start=1)
     }
+
+
+def _drawn(drawing: str, names: Sequence[str]) -> dict[int, str]:
+    """Return the contenders whose colour a drawing has, by number; a system without likelihood is
+    in no chart of it.
+    """
+    return {place: name for place, name in enumerate(names) if model_colour(place)[0] in drawing}

@@ -50,7 +50,7 @@ def judges(results: Results) -> ReportSection:
     agreements = [
         f"Agreement with the choice of most raters on {entry.agreement.items} pairs of responses:"
         f" {optional(entry.agreement.raw, percent)}, Cohen's kappa"
-        f" {optional(entry.agreement.kappa, lambda value: f'{value:.2f}')}"
+        f" {optional(entry.agreement.kappa, lambda value: f'{value:.2f}'.replace('-', '−'))}"
         f" ({one_line(entry.command)[:100]})."
         for entry in entries
         if entry.agreement.items
