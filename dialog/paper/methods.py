@@ -114,7 +114,7 @@ def evaluation(results: Results, recipes: Recipes) -> Iterator[str]:
     display = metric_display(primary)
     label = UNIT.get(primary) or lowered(display.label)
     named = f"{tex(label)}{cite(*METRICS.get(primary, ()))}"
-    if primary == OVERLAP and not requested_primary(results.command):
+    if primary == OVERLAP != requested_primary(results.command):
         yield f"The primary metric is {named}, as not all systems give likelihoods."
     else:
         yield f"The primary metric, declared before there were results, is {named}."

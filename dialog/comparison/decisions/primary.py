@@ -75,6 +75,8 @@ def declared(
     files: Collection[Path],
     requested: str | None,
     requested_looks: int | None,
+    *,
+    commands: str = "",
 ) -> tuple[str, int]:
     """Return the primary metric and the number of looks of a comparison.
 
@@ -85,6 +87,7 @@ def declared(
         files: Files of responses of all contenders.
         requested: ``--primary``, if given.
         requested_looks: ``--looks``, if given.
+        commands: Earlier commands of the folder, whose ``--primary`` is kept.
 
     Raises:
         UserError: an unknown metric, or others than those with which the folder has results.
@@ -93,7 +96,7 @@ def declared(
         check_primary(requested)
     if not primary or not (folder / LOOKS).is_file():
         # without results, the default still depends on the files
-        kept = "" if primary == LIKELIHOOD else primary
+        kept = requested_primary(commands) or ("" if primary == LIKELIHOOD else primary)
         return requested or kept or default_primary(files), requested_looks or looks
     for option, value, chosen in (
         ("--primary", requested, primary),

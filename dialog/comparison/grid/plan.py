@@ -237,7 +237,8 @@ def with_decisions(planned: Grid, current: Grid, request: Request) -> Grid:
     """
     files = [Path(file) for contender in planned.contenders for file in contender.files]
     primary, looks = declared(
-        current.folder, current.primary, current.looks, files, request.primary, request.looks
+        *(current.folder, current.primary, current.looks, files, request.primary, request.looks),
+        commands=" && ".join(current.commands),
     )
     decided = replace(planned, primary=primary, looks=looks)
     if decided != current:  # the files of a finished comparison may be gone

@@ -350,6 +350,9 @@ def test_programs_are_contenders(
     code, line = compare(*requested, *silent)
     assert (code, "silent" in line, "--primary f1" in line) == (2, True, True), line
     assert not Path("bits/results.json").exists()
+    plain = [{"id": row["id"], "response": row["response"]} for row in answers(2)]
+    code, line = compare("bits", write(tmp_path / "plain.jsonl", plain))
+    assert (code, "plain.jsonl: has no nll" in line) == (2, True), "the request is kept"
     assert compare("bits", "--primary", "f1")[0] == 0, "the responses are kept"
     assert results(tmp_path / "bits")["primary"] == "f1"
     code, line = compare("out", "--system", "bad: true")
