@@ -178,6 +178,7 @@ def attention(
         )
     else:
         write_picture(output, readings[0], layer, head)
+    click.echo(output)
 
 
 def check_arguments(

@@ -45,7 +45,7 @@ def answer_lines(source: str, target: str, answer: Answer, *, texts: Sequence[st
         UserError: at the end, if a line could not be answered; its place holds {"id", "error"}.
     """
     errors: list[str] = []
-    with open_input(source) as file, new_file(target) as out:
+    with open_input(source, texts) as file, new_file(target) as out:
         size = BATCH if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else 1
         lines = read_lines(file, source, texts)
         while block := list(islice(lines, size)):
@@ -68,15 +68,22 @@ def answer_lines(source: str, target: str, answer: Answer, *, texts: Sequence[st
         )
 
 
-def open_input(source: str) -> IO[bytes]:
-    """Open a file to read; - is standard input."""
+def open_input(source: str, texts: Sequence[str]) -> IO[bytes]:
+    """Open a file to read; - is standard input, at a terminal with an example of a line."""
     if source == "-":
         check_standard_input()
+        if sys.stdin.isatty():
+            click.echo(f"reading lines such as {example(texts)} from standard input", err=True)
     try:
         file: IO[bytes] = click.open_file(source, "rb")
     except OSError as error:
         raise UserError(f"{source}: {error.strerror}") from error
     return file
+
+
+def example(texts: Sequence[str]) -> str:
+    """Return a line that can be answered."""
+    return to_json({"context": ["Hi ."], **dict.fromkeys(texts, "Hello .")})
 
 
 def check_standard_input() -> None:
@@ -124,7 +131,7 @@ def read_line(content: bytes, number: int, where: str, texts: Sequence[str]) -> 
             if isinstance(error, json.JSONDecodeError)
             else error
         )
-        return InputLine(unnamed, f"{where}: not JSON ({reason}); write one object per line")
+        return InputLine(unnamed, f"{where}: not JSON ({reason}); write {example(texts)}")
     if nested_deeper(row, MOST_LEVELS):
         name = row.get("id") if isinstance(row, dict) else None
         kept = {"id": name} if isinstance(name, str | int) else unnamed
