@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from functools import partial
 from pathlib import Path
@@ -86,3 +87,6 @@ def start(
         from dialog.cli.chat import chat
 
         chat.main([str(started.run)], standalone_mode=False)
+    else:
+        command = f"python -m dialog chat {shlex.quote(str(started.run))}"
+        click.echo(f"No terminal: no chat opened; {command} reads a turn from each line", err=True)

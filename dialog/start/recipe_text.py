@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from omegaconf import OmegaConf
 from dialog.config.compose import parse_overrides
 from dialog.config.yaml_layers import nest
 from dialog.errors import UserError
+from dialog.runs.folder import SUMMARY
 from dialog.start.sizes import PATIENCE, Sizes
 from dialog.start.survey import RULES, Survey
 
@@ -112,10 +114,14 @@ def check_free(file: Path) -> None:
     """Check that no recipe has this name.
 
     Raises:
-        UserError: the file exists.
+        UserError: the file exists; names its latest finished run.
     """
-    if file.exists():
-        raise UserError(
-            f"{file} exists; train it with python -m dialog train {file}, choose another --name, or"
-            " remove it"
-        )
+    if not file.exists():
+        return
+    quoted = shlex.quote(str(file))
+    advice = f"train it with python -m dialog train {quoted}"
+    finished = sorted(Path("runs", file.stem).glob(f"*/{SUMMARY}"))
+    if finished:
+        run = shlex.quote(str(finished[-1].parent))
+        advice = f"talk to its run with python -m dialog chat {run}, {advice}"
+    raise UserError(f"{file} exists; {advice}, choose another --name, or remove it")

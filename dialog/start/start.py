@@ -43,6 +43,11 @@ SHOWN_TURNS = 6
 ALLOWED_EPOCHS = 8
 """Epochs that the time limit should allow; a smaller model is chosen until it does."""
 
+CONTENDERS = "model=small/lstm_bahdanau,small/transformer"
+"""Models of equal size for a comparison, whose runs end by epochs and patience: under a limit of
+time, the load of the machine would decide.
+"""
+
 INSPECTED = 50_000
 """Dialogues up to which the data are inspected for leaks and damage; `inspect` takes all."""
 
@@ -107,7 +112,8 @@ def start(request: StartRequest, say: Say, confirm: Confirm) -> Started:
     say_mapping(request.path, detected, found, say)
     found.check_readable(str(request.path))
     found.check_learnable(str(request.path))
-    say_counts(found, say)
+    restricted = any(setting.startswith("data.responder=") for setting in request.overrides)
+    say_counts(found, say, all_speakers=not restricted)
     if not confirm("Are dialogues, speakers and texts right?"):
         raise UserError(
             "stopped; name the columns, such as data.corpus.text=COLUMN, or the format, such as"
@@ -175,8 +181,8 @@ def say_mapping(path: Path, detected: Detected, found: Survey, say: Say) -> None
     say("")
 
 
-def say_counts(found: Survey, say: Say) -> None:
-    """Show what is kept and dropped."""
+def say_counts(found: Survey, say: Say, *, all_speakers: bool) -> None:
+    """Show what is kept and dropped, and whose replies are learned."""
     counts = found.counts
     say(
         f"Kept: {counts['dialogues']:,} of {counted(counts['dialogues read'], 'dialogue')},"
@@ -184,6 +190,11 @@ def say_counts(found: Survey, say: Say) -> None:
         f" from ({found.words:,} words), {found.replies['validation']:,} to check training,"
         f" {found.replies['test']:,} held out."
     )
+    if all_speakers:
+        say(
+            "  the model learns the replies of all speakers; data.responder=NAME restricts it to"
+            " those of one"
+        )
     for key, number in sorted(counts.items()):
         if key.startswith("dropped dialogues: ") and number:
             reason = key.partition(": ")[2]
@@ -279,10 +290,14 @@ def trained(composed: Composed, say: Say) -> tuple[Path, dict[str, Any]]:
     from dialog.runs.evaluation.evaluate import evaluate
     from dialog.runs.load import load
     from dialog.runs.train import train
+    from dialog.training.callbacks.stopping import Ending
 
-    result = train(composed, quiet=True)
+    ending = Ending()
+    result = train(composed, quiet=True, callbacks=[ending])
+    reason = f"; {ending.reason}" if ending.reason else ""
+    say(f"Trained: {result.steps:,} steps in {duration(result.seconds)}{reason}")
+    say("Replying to the held-out messages, to measure the model ...")
     folder, metrics = evaluate(load(result.folder), "test", quiet=True)
-    say(f"Trained: {result.steps:,} steps in {duration(result.seconds)}")
     say("")
     say("Replies to dialogues that the model has not seen:")
     for reply in held_out_replies(folder / RESPONSES):
@@ -316,7 +331,7 @@ def next_commands(started: Started) -> Iterator[str]:
         ("web page", f"serve {run}"),
         ("all metrics", f"evaluate {run}"),
         ("check the data", f"inspect {recipe}"),
-        ("compare models", f"compare {recipe} --vary model.decoder.attention=additive,none"),
+        ("compare models", f"compare {recipe} --vary {CONTENDERS} trainer.max_time=null"),
         ("copies of the data", "cache list"),
     ):
         yield f"  {does:<18}  python -m dialog {command}"

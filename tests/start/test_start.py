@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ from dialog.start.recipe_text import data_name
 from dialog.start.sizes import FEWEST_EPOCHS, MODELS, MOST_EPOCHS, choose_sizes
 from dialog.start.start import StartRequest, next_commands, start
 from dialog.start.timing import EpochTime, check_limit
+from dialog.training.callbacks.stopping import Clock, Ending, Patience
 
 TINY = [
     "model.embedding_size=8",
@@ -77,7 +80,16 @@ def test_a_file_becomes_a_recipe_and_a_run_of_its_name(here: Path) -> None:
     assert composed.recipe.trainer.max_time == {"minutes": 30.0}
     assert composed.recipe.model.decoder["size"] == 8
     assert any(str(started.run) in line for line in next_commands(started))
-    with pytest.raises(UserError, match=r"my_chats\.yaml exists"):
+    (compare,) = (line.split() for line in next_commands(started) if " compare " in line)
+    assert str(started.recipe) in compare
+    key, _, models = compare[compare.index("--vary") + 1].partition("=")
+    for model in models.split(","):
+        contender = compose(str(started.recipe), [f"{key}={model}", compare[-1]]).recipe
+        assert (contender.trainer.max_time, contender.trainer.max_epochs) == (None, 1)
+        assert contender.checkpoint.patience
+    order = [text.index(part) for part in ("data.responder=", "Trained: ", "  model")]
+    assert order == sorted(order)
+    with pytest.raises(UserError, match=r"my_chats\.yaml exists.*chat " + str(started.run)):
         begin(path)
 
 
@@ -121,6 +133,18 @@ def test_a_time_limit_below_one_epoch_is_an_error(here: Path) -> None:
         begin(path, minutes=0)
     assert len(list(here.iterdir())) == 1
     check_limit(EpochTime(60.0, 1, 1), 1.0)
+
+
+def test_why_training_ended_is_kept() -> None:
+    reasons = []
+    for callback in (Patience("loss", patience=3), Clock(timedelta(hours=1)), Clock(timedelta(0))):
+        ending = Ending()
+        callback.wait_count = 3
+        ending.on_train_end(SimpleNamespace(callbacks=[callback]), None)
+        reasons.append(ending.reason)
+    assert "3" in reasons[0]
+    assert reasons[1] == ""
+    assert "time" in reasons[2]
 
 
 def test_malformed_records_are_counted_and_too_many_an_error(here: Path) -> None:

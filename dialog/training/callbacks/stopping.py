@@ -78,6 +78,21 @@ class LastStep(Callback):
             trainer.should_stop = True
 
 
+class Ending(Callback):
+    """Keeps why training ended early: patience or the clock; empty if neither did."""
+
+    def __init__(self) -> None:
+        self.reason = ""
+
+    def on_train_end(self, trainer: Trainer, module: LightningModule) -> None:
+        """Look at the clock and at early stopping."""
+        for callback in trainer.callbacks:  # type: ignore[attr-defined]
+            if isinstance(callback, Patience) and callback.wait_count >= callback.patience:
+                self.reason = f"no improvement in {callback.patience} validations"
+            elif isinstance(callback, Clock) and (callback.time_remaining() or 0) <= 0:
+                self.reason = "time limit"
+
+
 class Patience(EarlyStopping):
     """Early stopping that keeps the recipe's patience when a run is resumed with a different
     value.
