@@ -528,7 +528,10 @@ def test_a_study_of_whole_dialogues(comparison: Comparison, tmp_path: Path) -> N
     with (out / "pairs.csv").open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if "pair" in questions[row["id"]]]
     assert {text.count("\n– ") for row in rows for text in (row["a"], row["b"])} == {2}
-    choices = [{"study": key.stem, "rater": "x", "id": row["id"], "choice": "a"} for row in rows]
+    choices = [
+        {"study": key.stem, "rater": row["id"].partition("-")[0], "id": row["id"], "choice": "a"}
+        for row in rows
+    ]
     ratings = tmp_path / "ratings.jsonl"
     ratings.write_text("".join(json.dumps(one) + "\n" for one in choices), encoding="utf-8")
     rated = add_ratings(folder, [ratings]).ratings
