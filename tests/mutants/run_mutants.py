@@ -100,7 +100,7 @@ MUTANTS = (
         "report/sections/test_scores.py::test_bold_means_decided",
         (
             "report/sections/differences.py",
-            'if entry["decided"] and best is not None',
+            "if entry.decided and best is not None",
             "if best is not None",
         ),
     ),
