@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -218,12 +218,20 @@ def content_of(
         "recipes": recipes,
         "references": trivial_systems(systems, entry.columns),
         "verdict": displayed(results).verdict if results else "",
-        "differences": [
-            {key: getattr(item, key) for key in DIFFERENCE}
-            for item in (results.differences if results else ())
-        ],
+        "differences": recorded_differences(map(vars, results.differences if results else ())),
         "ratings": ratings_of(displayed(results)) if results else [],
     }
+
+
+def recorded_differences(items: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return what a record keeps of differences: all on the whole test set, on subsets those that
+    were tested.
+    """
+    return [
+        {key: item.get(key) for key in DIFFERENCE}
+        for item in items
+        if item["subset"] == "all" or item.get("p") is not None
+    ]
 
 
 def ratings_of(results: Results) -> list[dict[str, Any]]:
@@ -395,7 +403,7 @@ def with_recorded(
             else earlier.get("references", {})
         ),
         "verdict": kept["verdict"],
-        "differences": [{key: item.get(key) for key in DIFFERENCE} for item in kept["differences"]],
+        "differences": recorded_differences(kept["differences"]),
         "ratings": earlier.get("ratings", []) if kept is earlier else content["ratings"],
     }
 

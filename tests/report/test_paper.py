@@ -219,6 +219,7 @@ def test_a_chart_is_one_page_with_embedded_fonts(tmp_path: Path) -> None:
     assert width > 90 * 0.75 + 150, "the page holds all of the text"
 
 
+# TeX is no Python package: only its own installation compiles the paper
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
 def test_pdflatex_compiles_the_paper(hostile: dict[str, Any], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")

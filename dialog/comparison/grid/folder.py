@@ -461,7 +461,8 @@ def difference_of(one: Contender, other: Contender) -> str:
     """Return the first setting in which two contenders of the same name differ."""
     if (one.kind, other.kind) != ("recipe", "recipe"):
         return f"{one.kind}, not {other.kind}" if one.kind != other.kind else "other content"
-    before, now = (flat(contender.recipe) for contender in (one, other))
+    before = flat(one.recipe)
+    now = flat(other.recipe)
     key = next(
         key for key in {**before, **now} if before.get(key) != now.get(key) and not is_ignored(key)
     )

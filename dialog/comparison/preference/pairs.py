@@ -23,7 +23,7 @@ from dialog.report.files import write_reports
 from dialog.report.formats.results import RESULTS, Results, as_read, read_results
 
 CHOICES = ("a", "b", "tie")
-"""Which response of a pair is better."""
+"""The better response of a pair."""
 SCORES = {"a": 1.0, "b": 0.0, "tie": 0.5}
 """Score of the first response for each choice; its mean is the preference share."""
 EVEN = 0.5

@@ -114,7 +114,7 @@ class Answers:
     field: ClassVar[str] = "response"
     """Field of an answer."""
     unit: ClassVar[str] = "contexts"
-    """What is answered, for messages."""
+    """Name of the items that are answered, for messages."""
     keeps_others: ClassVar[bool] = False
     """Whether the files may have answers to other questions from before."""
 

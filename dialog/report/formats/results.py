@@ -90,7 +90,7 @@ class TimeToValue:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a contender costs; None: no run has recorded it."""
+    """Cost of a contender; None: no run has recorded it."""
 
     tokens_per_second: float | None = None
     seconds_to: TimeToValue | None = None
