@@ -94,6 +94,7 @@ def train(
     if prove_resume:
         sys.exit(0 if prove(recipe, overrides, kills) else 1)
     composed = compose(recipe, overrides, trust=FULL_TRUST)
+    composed.warn_of_dropped()
     if output is not None and is_first_process():
         check_new(output)
     from dialog.runs.train import train as train_run

@@ -5,6 +5,7 @@ Files are those of the package, and those of the project that a recipe belongs t
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shlex
@@ -36,6 +37,8 @@ from dialog.config.yaml_layers import (
     remove_key,
 )
 from dialog.errors import UserError
+
+log = logging.getLogger("dialog")
 
 PROJECT_MARKS = (".git", "pyproject.toml")
 """Entries of a project's top folder."""
@@ -78,15 +81,30 @@ def project_folders(recipe: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class Composed:
-    """A recipe with its name, and the place that each value came from by dotted key."""
+    """A recipe with its name, and the place that each value came from by dotted key.
+
+    ``dropped`` has the recipe's own settings that went with a group that the command line swapped,
+    and that have another value now: they are easily missed.
+    """
 
     name: str
     recipe: Recipe
     origin: Mapping[str, str]
+    dropped: tuple[str, ...] = ()
 
     def yaml(self) -> str:
         """Return the whole recipe as YAML that can be run unchanged."""
         return to_yaml(self.recipe)
+
+    def warn_of_dropped(self) -> None:
+        """Name the recipe's own settings that a swapped group dropped."""
+        if self.dropped:
+            log.warning(
+                "%s: the swapped group drops the recipe's own %s; repeat on the command line what"
+                " is to stay",
+                self.name,
+                ", ".join(self.dropped),
+            )
 
 
 # ------------------------------------------------------------------ files
@@ -201,7 +219,21 @@ def compose(name: str, overrides: Sequence[str] = (), *, trust: bool | Trust = F
     swapped = swaps.get("data", defaults.get("data")) != defaults.get("data")
     other = swapped or corpus != recipe.data.corpus.get("name")
     called = path.stem if is_path(name) else named_after_data(name, recipe) if other else name
-    return Composed(called, trust_of(trust).allow(recipe), origin)
+    lost = dropped_settings(body.values, swaps, values)
+    return Composed(called, trust_of(trust).allow(recipe), origin, lost)
+
+
+def dropped_settings(
+    own: Mapping[str, Any], swaps: Container[str], values: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """Return the lines of a recipe that its swapped groups dropped and that have another value now,
+    as ``key=value``; lines of a component of another name are part of what was swapped.
+    """
+    now = dict(leaves(values))
+    swapped = {section: part for section, part in own.items() if section in swaps}
+    return tuple(
+        f"{key}={value}" for key, value in leaves(swapped) if key in now and now[key] != value
+    )
 
 
 def named_after_data(name: str, recipe: Recipe) -> str:

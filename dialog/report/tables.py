@@ -5,6 +5,7 @@ terminal.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from math import isclose
 from statistics import fmean, stdev
 from typing import Any, Literal, NamedTuple, Self
 
@@ -270,7 +271,8 @@ def interval_text(interval: Sequence[float], to_text: Callable[[float], str]) ->
     unit = " pp" if signed(high, to_text).endswith(" pp") else ""
     texts = [signed(limit, to_text).removesuffix(" pp") for limit in (low, high)]
     zero = to_text(0.0).removesuffix(" %")
-    if low < high and low * high > 0 and (texts[0] == texts[1] or zero in texts):
+    # limits that differ only by rounding have nothing to tell apart
+    if not isclose(low, high) and low * high > 0 and (texts[0] == texts[1] or zero in texts):
         scale = 100 if unit else 1
         digits = next((n for n in range(2, 16) if f"{low:.{n}g}" != f"{high:.{n}g}"), 16)
         texts = [

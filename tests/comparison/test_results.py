@@ -11,7 +11,7 @@ import pytest
 
 from dialog.analysis.measured import Measured, read_measured
 from dialog.comparison.results.attention import SeedReading, choose_examples, within_limit
-from dialog.comparison.results.content import empty_warnings, metric_warnings
+from dialog.comparison.results.content import clock_warnings, empty_warnings, metric_warnings
 from dialog.comparison.results.samples import disagreements, draw_samples
 from dialog.comparison.results.systems import (
     FinishedRun,
@@ -180,3 +180,23 @@ def test_many_empty_responses_are_a_warning() -> None:
     blank = SimpleNamespace(rows=rows("", " ", *"cdefghij"))
     (line,) = empty_warnings([system("fine", full, blank), system("bad", blank, None)])
     assert "bad: 2 of 10 " in line
+
+
+def test_trainings_that_the_clock_ended_are_a_warning() -> None:
+    """The load of the machine would decide unnoticed; runs within the limit, or without one, are
+    fine.
+    """
+
+    def system(name: str, limit: Any, *seconds: float | None) -> Any:
+        runs = [SimpleNamespace(entry=SimpleNamespace(seconds=spent)) for spent in seconds]
+        recipe = SimpleNamespace(trainer=SimpleNamespace(max_time=limit))
+        return SimpleNamespace(name=name, runs=runs, evaluated=SimpleNamespace(recipe=recipe))
+
+    systems = [
+        system("free", None, 300.0),
+        system("fast", {"minutes": 2}, 110.0, 60.0),
+        system("slow", "00:00:02:00", 121.0, 119.0, None),
+    ]
+    (line,) = clock_warnings(systems)
+    assert "slow: " in line
+    assert "1 of 3" in line

@@ -72,6 +72,16 @@ def test_swapped_group_replaces_the_section() -> None:
     assert recipe.seed == 9
 
 
+def test_own_settings_that_a_swap_drops_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    lab = compose("quickstart/transformer", ["model=small/transformer", "seed=3"])
+    lab.warn_of_dropped()
+    assert "model.dropout=0.0" in lab.dropped
+    assert "model.dropout=0.0" in caplog.text
+    same = [key for key in lab.dropped if key.startswith(("model.encoder.layers", "seed"))]
+    assert same == []
+    assert compose("quickstart/transformer", ["model.dropout=0.5"]).dropped == ()
+
+
 def test_order_of_swaps_and_values_does_not_matter() -> None:
     one = composed(BASE, "model.dropout=0.0", "model=transformer")
     assert one == composed(BASE, "model=transformer", "model.dropout=0.0")

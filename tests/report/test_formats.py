@@ -98,6 +98,7 @@ def test_differences_have_a_sign_and_percentages_are_points() -> None:
         ([0.0001, 0.012], percent, "[+0.01, +1.2] pp"),
         ([-0.0001, 0.012], percent, "[0.0, +1.2] pp"),
         ([0.2, 0.2], decimals(1), "[+0.2, +0.2]"),
+        ([0.1 + 0.2, 0.3], decimals(3), "[+0.300, +0.300]"),
     ],
 )
 def test_limits_on_one_side_of_zero_are_told_apart(

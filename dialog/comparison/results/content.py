@@ -106,6 +106,7 @@ def results_of(grid: Grid, systems: Sequence[System], failures: Mapping[str, str
             *ngram_warnings(models, references),
             *run_warnings(systems, failures),
             *metric_warnings(systems),
+            *clock_warnings(systems),
             *empty_warnings(systems),
             *unverified_warnings(systems),
         ),
@@ -213,6 +214,28 @@ def metric_warnings(systems: Sequence[System]) -> list[str]:
         f"{sentence}; it is left out for {', '.join(affected)}."
         for sentence, affected in names.items()
     ]
+
+
+def clock_warnings(systems: Sequence[System]) -> list[str]:
+    """Return a sentence for each contender whose training the clock ended: how fast the machine
+    happened to be then decides the comparison too.
+    """
+    sentences = []
+    for system in systems:
+        recipe = system.evaluated.recipe
+        if recipe is None or recipe.trainer.max_time is None:
+            continue
+        from dialog.training.callbacks.stopping import duration_of
+
+        limit = duration_of(recipe.trainer.max_time).total_seconds()
+        ended = sum((run.entry.seconds or 0.0) >= limit for run in system.runs)
+        if ended:
+            sentences.append(
+                f"{system.name}: the time limit ended {ended} of {len(system.runs)} trainings, so"
+                " the speed and load of the machine are compared too; trainer.max_time=null lifts"
+                " it."
+            )
+    return sentences
 
 
 def empty_warnings(systems: Sequence[System]) -> list[str]:

@@ -42,14 +42,16 @@ class Clock(Timer):
 
 
 def build_clock(max_time: object) -> list[Timer]:
-    """Build the callback of ``trainer.max_time``, if it is set: DD:HH:MM:SS, or {hours: 8, minutes:
-    30}.
+    """Build the callback of ``trainer.max_time``, if it is set."""
+    return [] if max_time is None else [Clock(duration_of(max_time))]
+
+
+def duration_of(max_time: object) -> timedelta:
+    """Return the duration that ``trainer.max_time`` sets: DD:HH:MM:SS, or {hours: 8, minutes: 30}.
 
     Raises:
         UserError: another format, or a duration of 0.
     """
-    if max_time is None:
-        return []
     if isinstance(max_time, str) and (match := DURATION.fullmatch(max_time.strip())):
         parts = dict(zip(UNITS, map(float, match.groups()), strict=True))
     elif isinstance(max_time, Mapping) and set(max_time) <= {*UNITS, "weeks"}:
@@ -61,7 +63,7 @@ def build_clock(max_time: object) -> list[Timer]:
             "max_time must be DD:HH:MM:SS, such as 00:08:30:00, or {hours: 8.5}, not"
             f" {max_time!r}"
         )
-    return [Clock(timedelta(**parts))]
+    return timedelta(**parts)
 
 
 class LastStep(Callback):
