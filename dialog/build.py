@@ -108,6 +108,8 @@ def build_data(recipe: Recipe, data: Path, tokenizer: Tokenizer) -> DialogDataMo
             grouping=recipe.data.grouping,
             seed=recipe.seed,
             retokenise=retokenise,
+            # a run that is older than the key has none
+            static_shapes=recipe.data.static_shapes is True,
         )
 
 
@@ -204,11 +206,23 @@ def build_trainer(
         )
 
 
-def with_precision(recipe: Recipe) -> Recipe:
-    """Return the recipe with ``precision: auto`` replaced by the precision that fits this
-    hardware.
+def for_this_hardware(recipe: Recipe) -> Recipe:
+    """Return the recipe with what fits this hardware in place of ``auto`` in ``trainer.precision``
+    and ``data.static_shapes``: both change results, so a run records them.
+
+    Raises:
+        UserError: an unknown value of either.
     """
-    from dialog.training.optimization.precision import fitting
+    from dialog.training.optimization.precision import device_of, fitting
 
     precision = fitting(recipe.trainer.precision, recipe.trainer.accelerator)
-    return replace(recipe, trainer=replace(recipe.trainer, precision=precision))
+    static_shapes = recipe.data.static_shapes
+    if static_shapes == "auto":
+        static_shapes = device_of(recipe.trainer.accelerator) == "cuda"
+    if not isinstance(static_shapes, bool):
+        raise UserError(f"data.static_shapes: must be auto, true or false, not {static_shapes!r}")
+    return replace(
+        recipe,
+        data=replace(recipe.data, static_shapes=static_shapes),
+        trainer=replace(recipe.trainer, precision=precision),
+    )

@@ -11,7 +11,7 @@ from pathlib import Path
 from entries import Entry, compose_row
 from machines import note_moves
 
-from dialog.build import with_precision
+from dialog.build import for_this_hardware
 from dialog.comparison.compare import compare, covers, raise_failures
 from dialog.comparison.grid.contenders import of_recipe
 from dialog.comparison.grid.folder import Contender, Grid, contender_hash, is_trained
@@ -77,7 +77,7 @@ def plan_table(entry: Entry, output: Path, *, prepare: bool) -> Table:
     for row in entry.rows:
         try:
             composed = compose_row(entry, row, output)
-            resolved = replace(composed, recipe=with_precision(composed.recipe))
+            resolved = replace(composed, recipe=for_this_hardware(composed.recipe))
             contender = of_recipe(resolved)
             check_single_process([contender])
             data = prepare_data(resolved.recipe) if prepare else None

@@ -16,7 +16,7 @@ from typing import Any
 
 from dialog.analysis.flops import training_flops
 from dialog.benchmark.bound import gemm_peak
-from dialog.build import build_data, build_module, build_trainer, with_precision
+from dialog.build import build_data, build_module, build_trainer, for_this_hardware
 from dialog.config.schema import Recipe
 from dialog.data.store.store import Store
 from dialog.errors import UserError
@@ -102,7 +102,7 @@ def measure_training(
 
 def shortened(recipe: Recipe, steps: int) -> Recipe:
     """Return the recipe for `steps` steps of training in one process, without anything else."""
-    whole = with_precision(recipe)
+    whole = for_this_hardware(recipe)
     settings = replace(
         whole.trainer,
         max_steps=steps,

@@ -140,13 +140,15 @@ def plan_batches(
     """Return for each split the number of batches and an upper bound of their fraction of
     padding.
     """
-    from dialog.data.store.length_classes import grouped, read_classes
+    from dialog.data.store.length_classes import grouped, read_classes, static_classes
     from dialog.data.store.plan import Plan
 
     batches = {}
     for split, counts in splits.items():
         examples = data.batch_examples if split == "train" else None
         classes = read_classes(folder, split)
+        if split == "train" and data.static_shapes is True:
+            classes = static_classes(classes)
         classes = classes if examples is None else grouped(classes, data.grouping)
         plan = Plan(classes, budget=data.batch_tokens, examples=examples)
         real = counts["source tokens"] + counts["target tokens"]

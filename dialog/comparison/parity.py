@@ -82,6 +82,8 @@ def batch_size(recipe: Recipe, batches: int = 1) -> str:
     is_known = isinstance(devices, int) and devices > 0
     batches *= devices * trainer.num_nodes if is_known else 1
     suffix = "" if is_known else f" on each of devices={devices}, num_nodes={trainer.num_nodes}"
+    if data.static_shapes is True:
+        suffix += ", static shapes"
     if data.batch_examples is not None:
         return f"{batches * data.batch_examples} examples{suffix}"
     return f"{batches * data.batch_tokens} tokens{suffix}"

@@ -72,6 +72,10 @@ class DataConfig:
             (``none``).
         bpe_dropout: Probability of skipping a merge of byte_bpe in training (Provilkov
             et al. 2020); larger values give more tokens a batch.
+        static_shapes: true pads the sources and targets of training batches to few lengths, each
+            with its own number of examples, so that batches repeat their shapes, as
+            ``trainer.graphs`` needs; false pads them to the longest of a batch; auto is true on
+            CUDA. The run folder records the one that was used.
     """
 
     corpus: Component = MISSING
@@ -95,6 +99,7 @@ class DataConfig:
     batch_examples: int | None = None
     grouping: str = "both"
     bpe_dropout: float = 0.0
+    static_shapes: bool | str = "auto"
 
 
 @dataclass

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from dialog.config.components import hint
 from dialog.data.batching import Batch
-from dialog.data.store.length_classes import GROUPINGS, grouped
+from dialog.data.store.length_classes import GROUPINGS, grouped, static_classes
 from dialog.data.store.plan import Plan
+from dialog.data.store.static_shapes import with_static_shape
 from dialog.data.store.store import Retokenise, Store
 from dialog.errors import UserError
 from dialog.ranks import rank, world_size
@@ -36,7 +37,8 @@ class BatchLoader:
     `shuffle` the batches change with the epoch, unless `repeat` makes every epoch the first. The
     state, equal on all ranks, is the number of batches of an epoch that were yielded; a loader with
     a loaded state skips them once, when that epoch comes. With `retokenise` every epoch has other
-    ids of the same texts; a batch may then exceed `batch_tokens`.
+    ids of the same texts; a batch may then exceed `batch_tokens`. With `static_shapes` batches have
+    few shapes (see `dialog.data.store.static_shapes`).
     """
 
     batch_sampler = None  # Lightning reads it if there is a sampler
@@ -53,6 +55,7 @@ class BatchLoader:
         repeat: bool = False,
         retokenise: Retokenise | None = None,
         accumulate: int = 1,
+        static_shapes: bool = False,
     ) -> None:
         self.store = store
         self.batch_tokens = batch_tokens
@@ -63,6 +66,7 @@ class BatchLoader:
         self.repeat = repeat
         self.retokenise = retokenise
         self.accumulate = accumulate
+        self.static_shapes = static_shapes
         self.sampler = EpochCounter()
         self._epoch = self._position = 0
         self._start: tuple[int, int] | None = None
@@ -96,9 +100,12 @@ class BatchLoader:
         )
 
     def _batch(self, rows: NDArray[np.int64]) -> Batch:
-        if self.retokenise is None:
-            return self.store.batch(rows)
-        return self.store.retokenised(rows, self.retokenise, seed=self.seed, epoch=self._epoch)
+        batch = (
+            self.store.batch(rows)
+            if self.retokenise is None
+            else self.store.retokenised(rows, self.retokenise, seed=self.seed, epoch=self._epoch)
+        )
+        return with_static_shape(batch) if self.static_shapes else batch
 
     def state_dict(self) -> dict[str, int | str | None]:
         """Return the epoch, the position and what identifies the plan, for checkpoints."""
@@ -110,6 +117,7 @@ class BatchLoader:
         Raises:
             UserError: the state belongs to another plan, so its position does not apply.
         """
+        state = {"static_shapes": False, **state}  # older checkpoints have no such key
         for key, value in self._identity().items():
             if state.get(key) != value:
                 old = state.get(key)
@@ -122,20 +130,24 @@ class BatchLoader:
         assert position is not None
         self._start = int(epoch), int(position)
 
-    def _identity(self) -> dict[str, int | str | None]:
+    def _identity(self) -> dict[str, int | str | bool | None]:
         data = f"{self.store.manifest['fingerprint']}/{self.store.split}"
         plan = {
             "batch_tokens": self.batch_tokens,
             "batch_examples": self.batch_examples
             and f"{self.batch_examples}, grouping {self.grouping}",
             "accumulate_grad_batches": self.accumulate,
+            "static_shapes": self.static_shapes,
             "processes": world_size(),
         }
         return {"data": data, "seed": self.seed, **plan}
 
     def _plan(self) -> Plan:
+        classes = self.store.classes
+        if self.static_shapes:
+            classes = static_classes(classes)
         return Plan(
-            grouped(self.store.classes, self.grouping),
+            grouped(classes, self.grouping),
             budget=self.batch_tokens,
             examples=self.batch_examples,
             seed=self.seed,
@@ -162,6 +174,7 @@ class DialogDataModule(lightning.LightningDataModule):
         seed: Seeds the order of the training examples, together with the epoch.
         retokenise: Draws other ids of the same text for training turns in each epoch; None keeps
             the ids.
+        static_shapes: Training batches have few shapes, with more padding.
 
     Raises:
         UserError: unknown grouping.
@@ -176,6 +189,7 @@ class DialogDataModule(lightning.LightningDataModule):
         grouping: str = "both",
         seed: int = 0,
         retokenise: Retokenise | None = None,
+        static_shapes: bool = False,
     ) -> None:
         super().__init__()
         if grouping not in GROUPINGS:
@@ -186,6 +200,7 @@ class DialogDataModule(lightning.LightningDataModule):
         self.grouping = grouping
         self.seed = seed
         self.retokenise = retokenise
+        self.static_shapes = static_shapes
 
     def on_before_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
         """Pin the memory of a batch for an asynchronous copy to a GPU."""
@@ -214,6 +229,7 @@ class DialogDataModule(lightning.LightningDataModule):
             repeat=repeat,
             retokenise=self.retokenise,
             accumulate=accumulate,
+            static_shapes=self.static_shapes,
         )
 
     def val_dataloader(self) -> BatchLoader:

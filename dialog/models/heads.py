@@ -37,6 +37,10 @@ class Decoded(Rows):
         """Select N positions of [B, T, ..] by their rows and columns."""
         return self._map(lambda tensor: tensor[places])  # [N, ..]
 
+    def flat(self) -> Decoded:
+        """Return all positions of [B, T, ..] as [B T, ..]."""
+        return self._map(lambda tensor: tensor.flatten(0, 1))  # [B T, ..]
+
 
 class Head(nn.Module, ABC):
     """Scores of the next token; their softmax is its distribution."""
@@ -73,7 +77,7 @@ class Head(nn.Module, ABC):
 
     @abstractmethod
     def measures(self, decoded: Decoded) -> dict[str, Tensor]:
-        """Return the values to log, by name, for positions [N, ..]."""
+        """Return values whose means are logged, by name: [N] for positions [N, ..]."""
 
 
 class VocabularyHead(Head):
@@ -200,8 +204,8 @@ class PointerGeneratorHead(Head):
         return torch.logaddexp(generated, pointed)
 
     def measures(self, decoded: Decoded) -> dict[str, Tensor]:
-        """The mean probability g that a token is generated, not copied."""
-        return {"generation_probability": self._gate(decoded).sigmoid().mean()}
+        """The probability g that a token is generated, not copied."""
+        return {"generation_probability": self._gate(decoded).sigmoid().squeeze(-1)}
 
     def _gate(self, decoded: Decoded) -> Tensor:
         return at_least_float(

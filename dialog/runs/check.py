@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from dialog.build import build_corpus, build_module, build_rules, build_trainer, with_precision
+from dialog.build import build_corpus, build_module, build_rules, build_trainer, for_this_hardware
 from dialog.config.components import ArgumentError, resolve
 from dialog.config.schema import Recipe
 from dialog.data.corpora import CORPORA
@@ -50,7 +50,7 @@ def check_recipe(recipe: Recipe) -> int:
             module = build_module(recipe, SMALLEST_VOCABULARY)
         with section("optimizer"):
             module.configure_optimizers()
-        return build_trainer(with_precision(recipe), Path(), []).world_size
+        return build_trainer(for_this_hardware(recipe), Path(), []).world_size
 
 
 def check_data(recipe: Recipe) -> None:

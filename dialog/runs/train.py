@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dialog.atomic import write_json
-from dialog.build import build_data, build_model, build_module, build_trainer, with_precision
+from dialog.build import build_data, build_model, build_module, build_trainer, for_this_hardware
 from dialog.config.compose import Composed
 from dialog.config.schema import Recipe, to_dict
 from dialog.config.trust import FULL_TRUST, NO_TRUST, Trust, check_importable
@@ -70,7 +70,7 @@ def train(
     from dialog.training.checkpoints.initial_weights import check_initial_weights
     from dialog.training.optimization.precision import warn_emulated
 
-    recipe = with_precision(composed.recipe)
+    recipe = for_this_hardware(composed.recipe)
     warn_emulated(recipe.trainer.precision, recipe.trainer.accelerator)
     check_recipe(recipe)
     check_initial_weights(recipe.model)

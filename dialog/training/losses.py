@@ -43,10 +43,14 @@ A loss lists its further inputs in an attribute ``needs``, a frozenset, and rece
 ``previous`` [N, T], the target tokens before each in its response, then padding; ``second_pass``
 [N, V], the logits of a second pass with other dropout. Tokens come in chunks, so the sums of many
 tokens must be the total of the sums of each.
+
+A loss that lists ``real`` can leave tokens out, as `trainer.graphs` needs: then N counts padding
+too, and it receives ``real`` [N], True for the tokens to be summed. Otherwise ``real`` is not
+passed, and all N count.
 """
 
 CALL: Family[LossSums] = Family(
-    "loss", {}, runtime=("logits", "targets", "previous", "second_pass")
+    "loss", {}, runtime=("logits", "targets", "previous", "second_pass", "real")
 )
 """The inputs of a loss; the other arguments of a loss function are the recipe's."""
 
@@ -92,18 +96,21 @@ class CrossEntropy:
     or better.
     """
 
+    needs = frozenset({"real"})
+
     def __init__(self, *, label_smoothing: float = 0.0) -> None:
         if not 0 <= label_smoothing < 1:
             raise ValueError(f"label_smoothing must be in [0, 1), not {label_smoothing}")
         self.label_smoothing = label_smoothing
 
-    def __call__(self, logits: Tensor, targets: Tensor) -> LossSums:
+    def __call__(self, logits: Tensor, targets: Tensor, real: Tensor | None = None) -> LossSums:
         """Sums over N tokens."""
         log_p = at_least_float(logits).log_softmax(-1)  # [N, V]
-        nll = F.nll_loss(log_p, targets, reduction="sum")
+        labels = targets if real is None else targets.where(real, IGNORED)
+        nll = F.nll_loss(log_p, labels, ignore_index=IGNORED, reduction="sum")
         if not self.label_smoothing:
             return LossSums(nll, nll)
-        uniform = -log_p.mean(-1).sum()
+        uniform = -counted(log_p.mean(-1), real).sum()
         return LossSums((1 - self.label_smoothing) * nll + self.label_smoothing * uniform, nll)
 
 
@@ -115,7 +122,7 @@ class Unlikelihood:
     1 - p(c) is clamped to at least 1e-6.
     """
 
-    needs = frozenset({"previous"})
+    needs = frozenset({"previous", "real"})
 
     def __init__(self, *, alpha: float = 1.0, padding: int = PAD) -> None:
         if not alpha >= 0:
@@ -123,16 +130,18 @@ class Unlikelihood:
         self.alpha = alpha
         self.padding = padding
 
-    def __call__(self, logits: Tensor, targets: Tensor, previous: Tensor) -> LossSums:
+    def __call__(
+        self, logits: Tensor, targets: Tensor, previous: Tensor, real: Tensor | None = None
+    ) -> LossSums:
         """Sums over N tokens."""
         scores = at_least_float(logits)  # [N, V]
         total = scores.logsumexp(-1, keepdim=True)  # [N, 1]
-        nll = (total.squeeze(-1) - chosen(scores, targets)).sum()
+        nll = counted(total.squeeze(-1) - chosen(scores, targets), real).sum()
         candidates = previous.sort(-1).values  # [N, T], duplicates adjacent
-        counted = (candidates != targets.unsqueeze(-1)) & (candidates != self.padding)  # [N, T]
-        counted[:, 1:] &= candidates[:, 1:] != candidates[:, :-1]
+        used = (candidates != targets.unsqueeze(-1)) & (candidates != self.padding)  # [N, T]
+        used[:, 1:] &= candidates[:, 1:] != candidates[:, :-1]
         rest = 1 - (scores.gather(-1, candidates) - total).exp()  # [N, T], 1 - p(c)
-        unlike = -rest.clamp(min=1e-6).log().masked_fill(~counted, 0).sum()
+        unlike = -counted(rest.clamp(min=1e-6).log().masked_fill(~used, 0), real).sum()
         return LossSums(nll + self.alpha * unlike, nll)
 
 
@@ -141,17 +150,19 @@ class Focal:
     equation 4.
     """
 
+    needs = frozenset({"real"})
+
     def __init__(self, *, gamma: float = 1.0) -> None:
         if not gamma >= 0:
             raise ValueError(f"gamma must be at least 0, not {gamma}")
         self.gamma = gamma
 
-    def __call__(self, logits: Tensor, targets: Tensor) -> LossSums:
+    def __call__(self, logits: Tensor, targets: Tensor, real: Tensor | None = None) -> LossSums:
         """Sums over N tokens."""
         scores = at_least_float(logits)  # [N, V]
         nll = scores.logsumexp(-1) - chosen(scores, targets)  # [N]
         rest = (-torch.expm1(-nll)).clamp(min=torch.finfo(nll.dtype).tiny)  # [N], 1 - p(y)
-        return LossSums((rest**self.gamma * nll).sum(), nll.sum())
+        return LossSums(counted(rest**self.gamma * nll, real).sum(), counted(nll, real).sum())
 
 
 SINGLE: Family[Loss] = Family(
@@ -160,6 +171,17 @@ SINGLE: Family[Loss] = Family(
     runtime=("padding",),
 )
 """The losses that R-drop can use as its inner loss."""
+
+
+IGNORED = -100
+"""Label of a token that is not counted."""
+
+
+def counted(values: Tensor, real: Tensor | None) -> Tensor:
+    """Return values [N, ..] with 0 for the tokens that do not count."""
+    if real is None:
+        return values
+    return values.where(real.view(-1, *[1] * (values.dim() - 1)), 0.0)
 
 
 def chosen(scores: Tensor, targets: Tensor) -> Tensor:
@@ -207,14 +229,16 @@ class RDrop:
         *,
         second_pass: Tensor,
         previous: Tensor | None = None,
+        real: Tensor | None = None,
     ) -> LossSums:
-        """Sums over N tokens; ``previous`` is passed on to the inner loss."""
-        inputs = {} if previous is None else {"previous": previous}
+        """Sums over N tokens; ``previous`` and ``real`` are passed on to the inner loss."""
+        given = {"previous": previous, "real": real}
+        inputs = {name: value for name, value in given.items() if value is not None}
         first, second = (self.loss(scores, targets, **inputs) for scores in (logits, second_pass))
         # [N, V]
         log_p, log_q = (at_least_float(scores).log_softmax(-1) for scores in (logits, second_pass))
         # mean of both directions
-        divergence = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum() / 2
+        divergence = counted((log_p.exp() - log_q.exp()) * (log_p - log_q), real).sum() / 2
         objective = (first.objective + second.objective) / 2 + self.weight * divergence
         return LossSums(objective, (first.nll + second.nll) / 2)
 

@@ -29,6 +29,7 @@ from dialog.training.losses import (
     LossSums,
     Sums,
     build_loss,
+    counted,
     coverage_loss,
     in_chunks,
     needs_of,
@@ -41,17 +42,23 @@ Terms = dict[str, tuple[Tensor, int | Tensor]]
 
 
 class RealPositions(NamedTuple):
-    """The target positions of a batch that are not padding."""
+    """The target positions of a batch that are not padding; or all, and which are real."""
 
     passes: tuple[Decoded, ...]  # [N, ..] each: one, or two for a loss that needs a second pass
     targets: Tensor  # [N]
     # [N, T], the target tokens before each, then padding; only for a loss that needs them
     previous: Tensor | None
+    real: Tensor | None  # [N], False for padding; None if there is none
 
 
 @dataclass(frozen=True)
 class TrainingStep:
-    """The step of a recipe: loss, teacher forcing and auxiliary objectives, for any network."""
+    """The step of a recipe: loss, teacher forcing and auxiliary objectives, for any network.
+
+    The loss gets the real target tokens only. A ``masked`` step gives it all of them and a mask, so
+    that no shape depends on the content of a batch, and all that is logged is counted on the
+    device; results are equal up to rounding.
+    """
 
     loss: Loss
     objectives: Sequence[Auxiliary]
@@ -59,13 +66,13 @@ class TrainingStep:
     sampled: bool  # predictions that are fed are samples
     forced: bool  # only gold tokens are fed
     padding: int
+    masked: bool = False
 
     def __call__(self, model: Seq2Seq, batch: Batch, step: int) -> tuple[Tensor, Terms]:
         """Return the sum over target tokens that step number ``step`` minimises, and the sums to be
         logged.
         """
         count = 2 if "second_pass" in needs_of(self.loss) else 1
-        tokens = batch.target_tokens
         ratio = self.ratio(step)
         passes = []
         for _ in range(count):
@@ -76,12 +83,13 @@ class TrainingStep:
                 model, batch.target[:, :-1], memory, state, ratio=ratio, sampled=self.sampled
             )
             passes.append(decoded)
-        real = self._select(passes, batch.target, tokens)
+        real = self._select(passes, batch.target, batch.target_tokens)
+        tokens = batch.target_tokens if real.real is None else real.real.sum()
         response = loss_sums(model.head, self.loss, real)
         terms: Terms = {"loss": (response.nll, tokens)}
         with torch.no_grad():
-            for name, mean in model.head.measures(real.passes[0]).items():
-                terms[name] = mean * len(real.targets), tokens
+            for name, values in model.head.measures(real.passes[0]).items():
+                terms[name] = counted(values, real.real).sum(), tokens
 
         coverage_penalty: Tensor | float = 0.0
         if model.head.coverage:
@@ -113,26 +121,36 @@ class TrainingStep:
             batch.source, batch.source != self.padding, turn_shape=batch.turn_shape
         )
         decoded, _ = model.decode(batch.target[:, :-1], memory, state)
-        real = self._select([decoded], batch.target, batch.target_tokens)
-        scores = token_scores(model.head, real.passes[0], real.targets)
+        targets = batch.target[:, 1:]  # [B, T]
+        places = real_positions(targets != self.padding, batch.target_tokens)
+        scores = token_scores(model.head, decoded[places], targets[places])
         return scores.nll.sum(), scores.correct.sum()
 
     def _select(
         self, passes: Sequence[Decoded], target: Tensor, count: int | None = None
     ) -> RealPositions:
-        """Select the real positions of targets [B, T + 1]; a known ``count`` saves a wait for the
-        device.
+        """Select the real positions of targets [B, T + 1], or mark them if ``masked``; a known
+        ``count`` saves a wait for the device.
         """
         targets = target[:, 1:]  # [B, T]
-        places = real_positions(targets != self.padding, count)
-        # [N, T]
+        real = targets != self.padding  # [B, T]
+        # [B, T, T]
         previous = (
-            tokens_before(targets, self.padding)[places]
-            if "previous" in needs_of(self.loss)
-            else None
+            tokens_before(targets, self.padding) if "previous" in needs_of(self.loss) else None
         )
+        if self.masked:
+            return RealPositions(
+                tuple(decoded.flat() for decoded in passes),
+                targets.flatten(),
+                None if previous is None else previous.flatten(0, 1),
+                real.flatten(),
+            )
+        places = real_positions(real, count)
         return RealPositions(
-            tuple(decoded[places] for decoded in passes), targets[places], previous
+            tuple(decoded[places] for decoded in passes),
+            targets[places],
+            None if previous is None else previous[places],
+            None,
         )
 
 
@@ -213,7 +231,8 @@ def build_step(
 
 def loss_sums(head: Head, loss: Loss, real: RealPositions) -> LossSums:
     """Sum the loss over real positions, projecting a chunk of them at a time to [chunk, V]."""
-    inputs = {} if real.previous is None else {"previous": real.previous}
+    given = {"previous": real.previous, "real": real.real}
+    inputs = {name: value for name, value in given.items() if value is not None}
     width = len(fields(Decoded))
 
     def sums(targets: Tensor, *rest: Tensor) -> Sums:

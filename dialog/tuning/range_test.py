@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from dialog.build import build_data, build_model, build_module, build_trainer, with_precision
+from dialog.build import build_data, build_model, build_module, build_trainer, for_this_hardware
 from dialog.config.schema import Recipe
 from dialog.data.batching import Batch
 from dialog.data.datamodule import BatchLoader, DialogDataModule
@@ -71,7 +71,7 @@ def workbench(recipe: Recipe, **changes: Any) -> Workbench:
         **changes,
     )
     checkpoint = replace(recipe.checkpoint, every_n_steps=None, patience=None)
-    recipe = with_precision(replace(recipe, trainer=settings, checkpoint=checkpoint))
+    recipe = for_this_hardware(replace(recipe, trainer=settings, checkpoint=checkpoint))
     if check_recipe(recipe) > 1:
         raise UserError("trainer.devices: tuning runs in one process; set it to 1")
     check_initial_weights(recipe.model)

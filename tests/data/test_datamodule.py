@@ -154,6 +154,31 @@ def test_the_state_of_another_plan_is_an_error(folder: Path) -> None:
     state = DialogDataModule(folder, batch_tokens=300).train_dataloader().state_dict()
     with pytest.raises(UserError, match=r"batch_tokens is 300, here it is 301"):
         DialogDataModule(folder, batch_tokens=301).train_dataloader().load_state_dict(state)
+    static = DialogDataModule(folder, batch_tokens=300, static_shapes=True).train_dataloader()
+    with pytest.raises(UserError, match=r"static_shapes is False, here it is True"):
+        static.load_state_dict(state)
+
+
+def test_static_batches_are_padded_for_training_only(folder: Path) -> None:
+    data = DialogDataModule(folder, batch_tokens=1000, static_shapes=True)
+    plain = DialogDataModule(folder, batch_tokens=1000)
+    rows = []
+    for batch in data.train_dataloader():
+        rows += batch.rows.tolist()
+        alone = Store(folder, "train").batch(batch.rows.tolist())
+        shape = batch.source.shape[1], batch.target.shape[1] - 1
+        assert (shape[0] % 16, shape[1] % 8) == (0, 0)
+        assert batch.turn_shape is not None
+        assert alone.turn_shape is not None
+        assert batch.turn_shape[0] >= alone.turn_shape[0]
+        assert batch.turn_shape[1] - alone.turn_shape[1] in range(16)
+        for padded, real in ((batch.source, alone.source), (batch.target, alone.target)):
+            assert torch.equal(padded[:, : real.shape[1]], real)
+            assert (padded[:, real.shape[1] :] == PAD).all()
+        assert batch.target_tokens == alone.target_tokens
+    assert sorted(rows) == list(range(len(Store(folder, "train"))))
+    for one, other in zip(data.val_dataloader(), plain.val_dataloader(), strict=True):
+        assert torch.equal(one.source, other.source)
 
 
 @pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec:FutureWarning")

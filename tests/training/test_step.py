@@ -4,6 +4,7 @@ added to it.
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from types import ModuleType
 
 import pytest
@@ -12,12 +13,13 @@ from torch import Tensor, nn
 
 import dialog
 from dialog.data.batching import Batch, collate
+from dialog.data.store.static_shapes import with_static_shape
 from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD
 from dialog.errors import UserError
 from dialog.models.seq2seq import Seq2Seq
-from dialog.training.losses import CrossEntropy, LossSums, coverage_loss
+from dialog.training.losses import LOSSES, CrossEntropy, LossSums, coverage_loss
 from dialog.training.objectives import Denoising, Reverse
-from dialog.training.step import tokens_before
+from dialog.training.step import TrainingStep, tokens_before
 
 Network = Callable[..., Seq2Seq]
 Draw = Callable[..., Batch]
@@ -246,4 +248,32 @@ def test_coverage_is_weighted_and_logged_separately(
         objective, mean_loss(model, rows.source, rows.target, 0.0)[0] + 0.7 * coverage
     )
     gate = model.head.measures(decoded[real.nonzero(as_tuple=True)])["generation_probability"]
-    torch.testing.assert_close(values["generation_probability"], gate.detach(), rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        values["generation_probability"], gate.mean().detach(), rtol=0, atol=1e-12
+    )
+
+
+# ------------------------------------------------------------------ static shapes
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("head", ["vocabulary", "pointer", "pointer_generator"])
+def test_a_masked_step_of_a_padded_batch_is_the_step(
+    network: Network, batch: Draw, loss: str, head: str
+) -> None:
+    component = {"name": head} if head == "vocabulary" else {"name": head, "coverage": 0.3}
+    model, rows = network("lstm", head=component), batch(5, 6)
+    objectives = [{"name": "denoising", "deletion": 0.0, "masking": 0.0, "distance": 0}]
+    step = dialog.DialogModule(model, padding=PAD, loss={"name": loss}, objectives=objectives).step
+
+    def computed(step: TrainingStep, rows: Batch) -> list[Tensor]:
+        objective, terms = step(model, rows, 0)
+        gradients = torch.autograd.grad(objective, list(model.parameters()), materialize_grads=True)
+        logged = [value / count for _, (value, count) in sorted(terms.items())]
+        return [objective.detach(), *logged, *gradients]
+
+    padded = with_static_shape(rows)
+    assert (padded.source.shape, padded.target.shape) == ((5, 16), (5, 9))
+    torch.testing.assert_close(
+        computed(replace(step, masked=True), padded), computed(step, rows), rtol=0, atol=1e-11
+    )

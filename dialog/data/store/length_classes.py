@@ -20,6 +20,10 @@ CHUNK = 1 << 20
 """Examples that are sorted in one step."""
 CODES = 256
 """More than the number of rounded lengths below 2^31."""
+STATIC_SOURCE = 16
+"""Static lengths of sources are multiples of it."""
+STATIC_TARGET = 8
+"""The same for targets, without <s>."""
 
 
 class LengthClasses(NamedTuple):
@@ -119,6 +123,28 @@ def read_classes(folder: Path, split: str) -> LengthClasses:
     dtype = rows_dtype(int(table[:, 2].sum()))
     order = np.memmap(array_file(folder, split, "order"), dtype=dtype, mode="r").view(np.ndarray)
     return LengthClasses(table[:, 0], table[:, 1], table[:, 2], order)
+
+
+def static_classes(classes: LengthClasses) -> LengthClasses:
+    """Return the rows in classes of static lengths, of which there are few; several may be equal.
+
+    A plan gives every batch of equal lengths the same number of rows, except where a class ends.
+    """
+    return classes._replace(
+        sources=_multiples(classes.sources, STATIC_SOURCE),
+        targets=_multiples(classes.targets, STATIC_TARGET),
+    )
+
+
+def static_length(length: int, multiple: int) -> int:
+    """Round a length up to four significant binary digits, then to a multiple."""
+    return int(_multiples(np.array([length]), multiple)[0])
+
+
+def _multiples(lengths: Integers, multiple: int) -> Integers:
+    rounded = _decode(_encode(lengths).astype(np.int64))
+    multiples: Integers = -(-rounded // multiple) * multiple
+    return multiples
 
 
 def _codes(lengths: NDArray[Any]) -> NDArray[np.uint16]:

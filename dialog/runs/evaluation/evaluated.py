@@ -126,7 +126,7 @@ def write_added(path: Path, content: Mapping[str, Any]) -> None:
 
 USED = ("model", "data", "generation", "metrics")
 """Sections of a recipe on which an evaluation depends."""
-UNUSED = ("path", "batch_tokens")
+UNUSED = ("path", "batch_tokens", "static_shapes")
 """Keys of the section ``data`` that change no result."""
 KEPT = ("generation", "data")
 """Sections that metrics.json records."""

@@ -12,7 +12,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dialog.data.store.length_classes import GROUPINGS, LengthClasses, by_length, grouped
+from dialog.data.store.length_classes import (
+    GROUPINGS,
+    STATIC_SOURCE,
+    STATIC_TARGET,
+    LengthClasses,
+    by_length,
+    grouped,
+    static_classes,
+    static_length,
+)
 from dialog.data.store.plan import Plan
 from dialog.errors import UserError
 
@@ -27,6 +36,7 @@ class Case(NamedTuple):
     shuffle: bool
     world: int
     accumulate: int = 1
+    static: bool = False
 
     def ranks(self, epoch: int) -> list[list[Integers]]:
         """Return the batches of every rank."""
@@ -35,7 +45,7 @@ class Case(NamedTuple):
     def plan(self, epoch: int, rank: int) -> Plan:
         """Return the plan of a rank."""
         return Plan(
-            by_length(self.sources, self.targets),
+            self.classes(),
             budget=self.budget,
             seed=self.seed,
             epoch=epoch,
@@ -45,9 +55,21 @@ class Case(NamedTuple):
             accumulate=self.accumulate,
         )
 
+    def classes(self) -> LengthClasses:
+        """Return the rows by length."""
+        classes = by_length(self.sources, self.targets)
+        return static_classes(classes) if self.static else classes
+
     def cost(self, rows: Integers) -> int:
         """Return the tokens of a batch, with padding."""
-        return len(rows) * int(self.sources[rows].max() + self.targets[rows].max())
+        return len(rows) * sum(self.lengths(rows))
+
+    def lengths(self, rows: Integers) -> tuple[int, int]:
+        """Return source and target length of a batch, with padding."""
+        source, target = int(self.sources[rows].max()), int(self.targets[rows].max())
+        if self.static:
+            return static_length(source, STATIC_SOURCE), static_length(target, STATIC_TARGET)
+        return source, target
 
 
 lengths = st.lists(st.tuples(st.integers(1, 90), st.integers(1, 30)), min_size=1, max_size=80)
@@ -59,6 +81,7 @@ cases = st.builds(
     st.booleans(),
     st.integers(1, 4),
     st.integers(1, 3),
+    st.booleans(),
 )
 
 
@@ -163,6 +186,22 @@ def test_batches_are_full_with_little_padding(budget: int, world: int) -> None:
     assert padded / (len(batches) * budget) > 0.93
 
 
+@pytest.mark.parametrize("world", [1, 8])
+def test_static_batches_repeat_few_shapes(world: int) -> None:
+    """Every source and target length has its own number of rows; classes end in few batches."""
+    sources, targets = realistic(80_000)
+    case = Case(sources, targets, 4096, 0, True, world, static=True)
+    batches = [rows for rank in case.ranks(0) for rows in rank]
+    shapes = Counter((len(rows), *case.lengths(rows)) for rows in batches)
+    full = {shape for shape in shapes if shape[0] == max(1, 4096 // sum(shape[1:]))}
+    lengths = {shape[1:] for shape in shapes}
+    assert len(full) <= len(lengths) <= (256 // 16) * (208 // 8) / 4
+    assert len(shapes) - len(full) <= 40
+    assert sum(shapes[shape] for shape in full) > 0.97 * len(batches)
+    padded = sum(map(case.cost, batches))
+    assert 1 - (sources.sum() + targets.sum()) / padded < 0.25
+
+
 def test_epochs_and_seeds_shuffle_differently() -> None:
     sources, targets = realistic(20_000)
     case = Case(sources, targets, 4096, 0, True, 1)
@@ -230,7 +269,7 @@ def test_memory_does_not_grow_with_the_rows() -> None:
 
 @given(cases, st.sampled_from(GROUPINGS), st.integers(1, 9))
 def test_batches_by_examples_have_equal_size(case: Case, grouping: str, examples: int) -> None:
-    classes = grouped(by_length(case.sources, case.targets), grouping)
+    classes = grouped(case.classes(), grouping)
     plans = [
         Plan(classes, budget=1, examples=examples, seed=case.seed, epoch=epoch, shuffle=True)
         for epoch in range(2)

@@ -17,7 +17,7 @@ from operations import Operation, Operations
 from torch import Tensor
 
 import dialog
-from dialog.build import build_module, build_trainer
+from dialog.build import build_module, build_trainer, for_this_hardware
 from dialog.data.batching import Batch
 from dialog.data.tokenizers.tokenizer import PAD
 from dialog.errors import UserError
@@ -38,6 +38,27 @@ FAMILIES = ["lstm", "transformer"]
 )
 def test_older_names_are_resolved(older: str, name: str) -> None:
     assert precision.fitting(older, "cpu") == name
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "setting", "static"),
+    [
+        ("cpu", "auto", False),
+        ("cuda", "auto", True),
+        ("cpu", "true", True),
+        ("cuda", "false", False),
+    ],
+)
+def test_shapes_are_static_by_default_on_cuda_only(
+    tiny: Callable[..., Any], accelerator: str, setting: str, static: bool
+) -> None:
+    changes = (f"trainer.accelerator={accelerator}", f"data.static_shapes={setting}")
+    assert for_this_hardware(tiny("lstm", *changes).recipe).data.static_shapes is static
+
+
+def test_unknown_static_shapes_are_an_error(tiny: Callable[..., Any]) -> None:
+    with pytest.raises(UserError, match=r"data\.static_shapes.*'some'"):
+        for_this_hardware(tiny("lstm", "data.static_shapes=some").recipe)
 
 
 @pytest.mark.parametrize(
