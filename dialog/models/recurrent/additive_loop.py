@@ -21,7 +21,6 @@ state width, K key width.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +31,7 @@ from torch.autograd.function import once_differentiable
 from dialog.models.attention import AdditiveScorer
 from dialog.models.attention.additive import AdditiveSteps
 from dialog.models.attention.attention import AttentionMemory
+from dialog.models.kernels.autocast import without_autocast
 from dialog.models.kernels.linear import affine, linear, mkl_is_slow
 from dialog.models.recurrent.cells import RecurrentCell
 from dialog.models.recurrent.stack import StackLoop
@@ -110,7 +110,7 @@ class _AdditiveLoop(torch.autograd.Function):
         """Return the last layer's states, the contexts, and all layers' final hidden and cell
         states.
         """
-        with without_autocast(token_gates.device.type):
+        with without_autocast(token_gates):
             layers = len(hidden)
             steps = len(token_gates)
             weights = products[:layers]
@@ -165,7 +165,7 @@ class _AdditiveLoop(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of all inputs from the gradients of all outputs."""
-        with without_autocast(gradients[0].device.type):
+        with without_autocast(gradients[0]):
             return None, *_backward(ctx, *gradients)
 
 
@@ -239,15 +239,6 @@ def _backward(
             for of_output, product in zip(low, inputs, strict=True)
         ),
         *(of_output.sum((0, 1)) for of_output in low[1:]),
-    )
-
-
-def without_autocast(device: str) -> AbstractContextManager[Any]:
-    """Disable autocast on a type of device that has it; ``meta`` has none."""
-    return (
-        torch.autocast(device, enabled=False)
-        if torch.amp.is_autocast_available(device)
-        else nullcontext()
     )
 
 

@@ -24,6 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from dialog.models.kernels.autocast import autocast_type, without_autocast
 from dialog.models.recurrent.cells import RecurrentCell
 
 SMALLEST = 256
@@ -46,18 +47,21 @@ def run_layer(
     A dropout ``mask`` [B, D] multiplies the hidden state in each step's product; then a loop of
     :meth:`RecurrentCell.step` replaces the fused kernel.
 
-    Under autocast on a CPU the states keep the precision of the weights, since the fused kernel
-    would round the cell state: wide layers train in :func:`recurrent_loop`, whose products are in
-    half precision, all others in float32.
+    Under autocast the states keep the precision of the weights, since the fused kernels would round
+    the cell state. In training, :func:`recurrent_loop`, whose products are in half precision, runs
+    wide layers on a CPU, and elsewhere those with a mask; the rest is in float32. A GPU multiplies
+    that in TensorFloat-32 by its fused kernel, unless ``torch.backends.cudnn`` forbids it.
     """
-    if not torch.is_autocast_enabled("cpu"):
+    low = autocast_type(inputs)
+    if low is None:
         return _run_layer(cell, layer, inputs, hidden, cell_state, mask)
-    low = torch.get_autocast_dtype("cpu")
     own = layer.weight_ih_l0.dtype
     hidden = hidden.to(own)
     cell_state = cell_state.to(own)
-    with torch.autocast("cpu", enabled=False):
-        if torch.is_grad_enabled() and layer.hidden_size >= SMALLEST:
+    on_cpu = inputs.device.type == "cpu"
+    loops = layer.hidden_size >= SMALLEST if on_cpu else mask is not None
+    with without_autocast(inputs):
+        if torch.is_grad_enabled() and loops:
             return recurrent_loop(cell, layer, inputs.to(low), hidden, cell_state, mask)
         return _run_layer(cell, layer, inputs.to(own), hidden, cell_state, mask)
 
@@ -92,12 +96,12 @@ def run_to_ends(
     """Run a layer from zeros over right-padded inputs [B, S, I], mask [B, S], as
     `RecurrentCell.final`.
 
-    Autocast is disabled on a CPU: its fused kernels would round the cell state to half precision.
+    Autocast is disabled: fused kernels would round the cell state to half precision.
     """
-    if torch.is_autocast_enabled("cpu"):
-        with torch.autocast("cpu", enabled=False):
-            return cell.final(layer, inputs.to(layer.get_parameter("weight_ih_l0").dtype), mask)
-    return cell.final(layer, inputs, mask)
+    if autocast_type(inputs) is None:
+        return cell.final(layer, inputs, mask)
+    with without_autocast(inputs):
+        return cell.final(layer, inputs.to(layer.get_parameter("weight_ih_l0").dtype), mask)
 
 
 def recurrent_loop(

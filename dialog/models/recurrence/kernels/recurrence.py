@@ -6,11 +6,12 @@ Shapes: B rows, T tokens, H heads, K, V widths of a head's keys and values, N ch
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager, nullcontext
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from dialog.models.kernels.autocast import without_autocast
 
 Signals = tuple[Tensor, ...]
 """Inputs of a recurrence: queries, keys, values and gates, each [B, T, ...]; one token: [B, ...]"""
@@ -89,13 +90,6 @@ class Recurrence(ABC):
         each = identity.unsqueeze(1).expand(len(value), tokens, value.shape[2], tokens)
         sizes = self.run((query, key, each, *gates), (), mask)[0].movedim(2, 1).abs()
         return F.normalize(sizes, p=1.0, dim=-1)
-
-
-def without_autocast(signal: Tensor) -> AbstractContextManager[None]:
-    """Return a context in which products on the device of a tensor keep their precision."""
-    device = signal.device.type
-    available = torch.amp.is_autocast_available(device)
-    return torch.autocast(device, enabled=False) if available else nullcontext()
 
 
 def exact(signal: Tensor) -> Tensor:

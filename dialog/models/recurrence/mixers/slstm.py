@@ -10,12 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dialog.models.contracts import AttentionHook
-from dialog.models.recurrence.kernels.recurrence import (
-    NEVER,
-    Memory,
-    exact,
-    without_autocast,
-)
+from dialog.models.kernels.autocast import without_autocast
+from dialog.models.recurrence.kernels.recurrence import NEVER, Memory, exact
 from dialog.models.recurrence.mixers.gated_output import HeadNorm
 from dialog.models.recurrence.mixers.local import ShortConvolution
 from dialog.models.recurrence.mixers.mixer import (
