@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 from dialog.models.contracts import Memory, State
@@ -58,6 +59,25 @@ class Hypothesis(NamedTuple):
 def best_first(hypotheses: Iterable[Hypothesis]) -> list[Hypothesis]:
     """Sort by rank; hypotheses without an end token come last."""
     return sorted(hypotheses, key=lambda hypothesis: (not hypothesis.finished, -hypothesis.rank))
+
+
+INTERVALS = {"cpu": 1}
+"""Tokens from one `reads_ends` to the next, by type of device."""
+INTERVAL = 8
+"""The same on other devices. Each time, the host waits until the device has computed all tokens;
+in between, rows that have ended are computed in vain.
+"""
+
+
+def reads_ends(step: Step, length: int, device: torch.device) -> bool:
+    """Return whether a search reads from the device which rows have ended, after the token behind
+    ``length`` others.
+
+    For a step that shows its tokens (`WatchedStep`) it does so after every token, so that none
+    behind the last one is shown.
+    """
+    every = 1 if getattr(step, "shows_tokens", False) else INTERVALS.get(device.type, INTERVAL)
+    return (length + 1) % every == 0
 
 
 Replies = list[list[Hypothesis]]

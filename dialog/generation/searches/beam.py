@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dialog.generation.constraints import NEVER, Constraints, ConstraintState
-from dialog.generation.search import Hypothesis, Replies, Search, Step, best_first
+from dialog.generation.search import Hypothesis, Replies, Search, Step, best_first, reads_ends
 from dialog.generation.searches.banks import Banks
 from dialog.generation.searches.hypotheses import NOTHING, BeamExtension, Beams, BeamSettings, Ended
 from dialog.generation.searches.largest import largest
@@ -105,7 +105,8 @@ class Beam(Search):
                 totals=beams.totals.masked_fill(finished.repeat_interleave(self.size, 1), NEVER),
             )
             finished = finished.all(1)  # [n]
-            open_sources = len(sources) - int(finished.sum())
+            reads = reads_ends(step, length, device)
+            open_sources = len(sources) - int(finished.sum()) if reads else len(sources)
             # [n, K]
             rows = extension.rows
             tokens = extension.tokens

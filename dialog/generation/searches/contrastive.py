@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dialog.generation.constraints import Constraints
-from dialog.generation.search import Replies, RepresentingStep, Search, Step
+from dialog.generation.search import Replies, RepresentingStep, Search, Step, reads_ends
 from dialog.generation.searches.largest import largest
 from dialog.generation.searches.rows import hypothesis
 from dialog.models.contracts import Memory, State
@@ -85,7 +85,8 @@ class Contrastive(Search):
             tokens[rows, length] = chosen.masked_fill(ended, self.constraints.end)
             scores[rows, length] = score.masked_fill(ended, 0.0)
             ended = ended | (chosen == self.constraints.end)
-            open_rows = len(rows) - int(ended.sum())
+            reads = reads_ends(step, length, device)
+            open_rows = len(rows) - int(ended.sum()) if reads else len(rows)
             if not open_rows:
                 break
             progress = self.constraints.advance(progress, chosen)

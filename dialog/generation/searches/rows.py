@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from dialog.generation.constraints import Constraints
-from dialog.generation.search import Hypothesis, Search, Step
+from dialog.generation.search import Hypothesis, Search, Step, reads_ends
 from dialog.models.contracts import Memory, State
 
 
@@ -53,7 +53,7 @@ def decode_rows(
     numbers. The ``numbers`` [N, L + 1] are those of `RowSearch.uniform`.
 
     Finished rows are removed from the batch once they make up half of it. The host waits for the
-    device once a token.
+    device where it reads their number, see `reads_ends`.
     """
     constraints = search.constraints
     count = len(first)
@@ -75,11 +75,13 @@ def decode_rows(
         tokens[rows, length] = chosen.masked_fill(ended, constraints.end)
         scores[rows, length] = score.masked_fill(ended, 0.0)
         ended = ended | (chosen == constraints.end)
+        last = chosen.unsqueeze(1)
+        progress = constraints.advance(progress, chosen)
+        if not reads_ends(step, length, device):
+            continue
         open_rows = len(rows) - int(ended.sum())
         if not open_rows:
             break
-        last = chosen.unsqueeze(1)
-        progress = constraints.advance(progress, chosen)
         if 2 * open_rows <= len(rows):
             keep = (~ended).nonzero().squeeze(1)
             last, rows, source, ended = (part[keep] for part in (last, rows, source, ended))
