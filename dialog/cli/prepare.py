@@ -93,7 +93,7 @@ def prepare(
         return
     folder = prepare_data(composed, quiet=False, engine=engine, workers=workers, merges=merges)
     manifest = read_manifest(folder)
-    batches = plan_batches(folder, manifest["splits"], composed.data)
+    batches = plan_batches(folder, manifest, composed.data)
     if as_json:
         click.echo(json.dumps({"folder": str(folder), "batches": batches, **manifest}, indent=1))
         return
@@ -135,7 +135,7 @@ def table(splits: dict[str, dict[str, int]], batches: dict[str, dict[str, Any]])
 
 
 def plan_batches(
-    folder: Path, splits: dict[str, dict[str, int]], data: DataConfig
+    folder: Path, manifest: dict[str, Any], data: DataConfig
 ) -> dict[str, dict[str, Any]]:
     """Return for each split the number of batches and an upper bound of their fraction of
     padding.
@@ -144,9 +144,9 @@ def plan_batches(
     from dialog.data.store.plan import Plan
 
     batches = {}
-    for split, counts in splits.items():
+    for split, counts in manifest["splits"].items():
         examples = data.batch_examples if split == "train" else None
-        classes = read_classes(folder, split)
+        classes = read_classes(folder, manifest, split)
         if split == "train" and data.static_shapes is True:
             classes = static_classes(classes)
         classes = classes if examples is None else grouped(classes, data.grouping)

@@ -24,7 +24,7 @@ DOWNLOAD = "download"
 TYPED = "typed lines of chats"
 MEASURED = "measured speed"
 
-PREPARED_NAME = re.compile(r"[\w.]+-([0-9a-f]{12})")
+PREPARED_NAME = re.compile(r"[\w.]+-([0-9a-f]{12})(?:-v\d+)?")
 REFERENCE_NAME = re.compile(r"[\w.]+-(?:validation|test)-[0-9a-f]{16}\.json")
 OTHER_FILES = {"chat_history": TYPED, "matmul-speed.json": MEASURED}
 

@@ -1,13 +1,12 @@
-"""Encode a block of dialogues as flat arrays, and append arrays to the files of a split."""
+"""Encode a block of dialogues as flat arrays."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
-from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,8 @@ from dialog.data.dialogue import Dialogue, Turn
 from dialog.data.examples import DialogueWindows, facts_known_to
 from dialog.data.preparation.job import Limits
 from dialog.data.store.layout import ROLES, truncate
-from dialog.data.store.manifest import ARRAYS, array_file, ids_dtype
+from dialog.data.store.length_classes import LENGTHS
+from dialog.data.store.manifest import ARRAYS, ASCENDING
 from dialog.data.tokenizers.tokenizer import OTHER, Tokenizer
 
 Integers = NDArray[np.int64]
@@ -26,6 +26,8 @@ MARKS = "marks"
 """[dialogues, 2] hashes of each id and its dialogue's text, to find ids of two dialogues; removed
 after the merge.
 """
+BLOCK_ARRAYS = (*ARRAYS, *ASCENDING, LENGTHS, MARKS)
+"""Arrays of a block; its ascending arrays count from 0."""
 
 
 class DialogueLines(NamedTuple):
@@ -87,6 +89,8 @@ def encode(
     for dialogue in dialogues:
         numbers: dict[str, int] = {}
         speakers += [numbers.setdefault(line.speaker, len(numbers)) for line in dialogue.lines]
+    responses = examples[:, 3]
+    fact_lines = examples[:, 1] - examples[:, 0]
     arrays: Arrays = {
         "ids": np.fromiter(
             chain.from_iterable((OTHER, *tokens) for tokens in ids), np.int64, int(offsets[-1])
@@ -95,8 +99,11 @@ def encode(
         "speakers": np.fromiter(speakers, np.int64, len(texts)),
         "bytes": sizes,
         "unknown_bytes": np.fromiter(unknown, np.int64, len(texts)),
-        "examples": examples.ravel(),
-        "lengths": np.column_stack([spans.lengths_in(layout), spans.target_lengths]).ravel(),
+        "responses": responses,
+        "contexts": responses - examples[:, 2],
+        "facts": np.where(fact_lines > 0, responses - examples[:, 0], 0),
+        "fact_lines": fact_lines,
+        LENGTHS: np.column_stack([spans.lengths_in(layout), spans.target_lengths]).ravel(),
         MARKS: np.array([_marks(dialogue) for dialogue, _ in kept], np.uint64).ravel(),
     }
     return arrays, counts
@@ -145,31 +152,3 @@ def _marks(dialogue: Dialogue) -> tuple[int, int]:
 def mark(text: str) -> int:
     """Return a 64-bit hash."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
-
-
-# ------------------------------------------------------------------ files
-
-
-def dtypes(vocabulary: int) -> dict[str, str]:
-    """Return the type of every array that is written while a split is prepared."""
-    return {**ARRAYS, "ids": ids_dtype(vocabulary), MARKS: "<u8"}
-
-
-class Appender:
-    """The array files of a split, open for appending inside a `with`."""
-
-    def __init__(self, folder: Path, split: str, vocabulary: int) -> None:
-        self.dtypes = dtypes(vocabulary)
-        self.files = {array: array_file(folder, split, array).open("wb") for array in self.dtypes}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for file in self.files.values():
-            file.close()
-
-    def append(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Append values to the files of these arrays."""
-        for name, values in arrays.items():
-            values.astype(self.dtypes[name], copy=False).tofile(self.files[name])

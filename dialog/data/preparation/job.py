@@ -12,7 +12,7 @@ from dialog.data.corpora import Corpus
 from dialog.data.examples import ExampleRules
 from dialog.data.filters import FILTERS, Filter
 from dialog.data.store.layout import LAYOUTS, ROLES
-from dialog.data.store.manifest import fingerprint
+from dialog.data.store.manifest import FORMAT, fingerprint
 from dialog.data.tokenizers import tokenizer_identity
 from dialog.errors import UserError
 
@@ -82,7 +82,7 @@ class Target(NamedTuple):
     """The folder of a job's prepared data, and everything that its name depends on."""
 
     settings: Mapping[str, object]
-    folder: Path  # <root>/<corpus name>-<fingerprint>/
+    folder: Path  # <root>/<corpus name>-<fingerprint>-v<format>/
     shards: Path  # hidden beside it: what `prepare_shard` writes and `merge_shards` reads
 
 
@@ -97,7 +97,7 @@ def target_of(job: Job, root: Path) -> Target:
         **job.limits._asdict(),
         "layout": job.layout,
     }
-    name = f"{job.component['name']}-{fingerprint(settings)[:12]}"
+    name = f"{job.component['name']}-{fingerprint(settings)[:12]}-v{FORMAT}"
     return Target(settings, root / name, root / f".{name}.{SHARDS}")
 
 

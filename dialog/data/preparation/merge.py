@@ -4,10 +4,12 @@ length.
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import cycle, islice
+from itertools import chain, islice
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +19,13 @@ from dialog.data.corpora import Corpus
 from dialog.data.dialogue import SPLITS, Dialogue
 from dialog.data.examples import NO_RESPONSES
 from dialog.data.preparation.draft import DRAFT, read_records, total
-from dialog.data.preparation.encoding import MARKS, Appender, mark
+from dialog.data.preparation.encoding import MARKS, mark
 from dialog.data.preparation.filtering import Remarks, add_remarks
 from dialog.data.preparation.job import Job, Progress, no_progress
 from dialog.data.preparation.shards import read_shard, shard_folder
-from dialog.data.store.length_classes import write_classes
-from dialog.data.store.manifest import TOKENIZER, array_file
+from dialog.data.store.arrays import ArrayFiles, ArrayType, AscendingWriter, array_file
+from dialog.data.store.length_classes import LENGTHS, write_classes
+from dialog.data.store.manifest import ARRAYS, ASCENDING, TOKENIZER, ascending_files
 from dialog.data.tokenizers.tokenizer import Tokenizer
 from dialog.errors import UserError
 
@@ -51,54 +54,61 @@ def merge(
     tokenizer = Tokenizer.load(shards / DRAFT / TOKENIZER)
     tokenizer.save(folder / TOKENIZER)
     splits: dict[str, tuple[Counter[str], Remarks]] = {}
+    arrays: dict[str, dict[str, ArrayType]] = {}
     corpus_size = total(read_records(folders[0]))
     for split in SPLITS:
         before = sum(counts["dialogues read"] for counts, _ in splits.values())
         report = partial(_report, progress, before, corpus_size)
-        splits[split] = _merge_split(folders, folder, split, len(tokenizer), report)
+        splits[split], arrays[split] = _merge_split(folders, folder, split, report)
     merged = {split: counts["dialogues read"] for split, (counts, _) in splits.items()}
     for reader in (shards / DRAFT, *folders):
         check_records(read_records(reader), merged)
     for split, (counts, remarks) in splits.items():
         check_examples(job.corpus, split, counts, remarks)
         check_counts(split, counts, remarks, job.max_dropped)
-        check_ids(job.corpus, split, array_file(folder, split, MARKS))
-        write_classes(folder, split)
+        lengths, marks = (arrays[split].pop(name) for name in (LENGTHS, MARKS))
+        check_ids(job.corpus, split, array_file(folder, split, MARKS), marks)
+        arrays[split] |= write_classes(folder, split, lengths)
+        array_file(folder, split, LENGTHS).unlink()
     return {
         "vocabulary": len(tokenizer),
         "tokenizer": tokenizer.fingerprint,
         "splits": {split: dict(sorted((+counts).items())) for split, (counts, _) in splits.items()},
         "remarks": {split: remarks for split, (_, remarks) in splits.items()},
+        "arrays": arrays,
     }
 
 
 def _merge_split(
-    shards: Sequence[Path], folder: Path, split: str, vocabulary: int, report: Callable[[int], None]
-) -> tuple[Counter[str], Remarks]:
-    """Append the blocks of all shards in corpus order; shift offsets and lines, which a block
-    counts from 0.
+    shards: Sequence[Path], folder: Path, split: str, report: Callable[[int], None]
+) -> tuple[tuple[Counter[str], Remarks], dict[str, ArrayType]]:
+    """Append the blocks of all shards in corpus order; shift the ascending arrays, which a block
+    counts from 0. Return counts, remarks, and the types of the arrays.
     """
     counts = Counter[str]()
     remarks = Remarks()
-    readers = cycle([read_shard(shard, split, vocabulary) for shard in shards])
-    with Appender(folder, split, vocabulary) as files:
-        files.append({"offsets": np.zeros(1)})
+    plain = (*ARRAYS, LENGTHS, MARKS)
+    pairs = {name: ascending_files(name) for name in ASCENDING}
+    blocks = heapq.merge(*(read_shard(shard, split) for shard in shards), key=attrgetter("place"))
+    with ArrayFiles(folder, split, (*plain, *chain(*pairs.values()))) as files:
+        ascending = {
+            name: AscendingWriter(files.writers[bases], files.writers[distances])
+            for name, (bases, distances) in pairs.items()
+        }
+        ascending["offsets"].append(np.zeros(1, np.int64))
         ids = lines = 0
-        while block := next(next(readers), None):
+        for block in blocks:
             arrays = block.arrays
             counts += block.counts
             add_remarks(remarks, block.remarks)
-            files.append(
-                {
-                    **arrays,
-                    "offsets": arrays["offsets"] + ids,
-                    "examples": arrays["examples"] + lines,
-                }
-            )
+            for name in plain:
+                files.writers[name].append(arrays[name])
+            ascending["offsets"].append(arrays["offsets"].astype(np.int64) + ids)
+            ascending["responses"].append(arrays["responses"].astype(np.int64) + lines)
             ids = ids + len(arrays["ids"])
             lines = lines + len(arrays["speakers"])
             report(counts["dialogues read"])
-    return counts, remarks
+    return (counts, remarks), files.kinds
 
 
 def _report(progress: Progress, before: int, corpus_size: int, read: int) -> None:
@@ -164,14 +174,14 @@ def _first(remarks: Remarks, *kinds: str) -> str:
     return next((f"; first: {remark}" for kind in kinds for remark in remarks.get(kind, ())), "")
 
 
-def check_ids(corpus: Corpus, split: str, marks: Path) -> None:
+def check_ids(corpus: Corpus, split: str, marks: Path, kind: ArrayType) -> None:
     """Check that dialogues with the same id in a split have the same text, and delete the file of
     marks.
 
     Raises:
         UserError: with the places of both.
     """
-    id = ambiguous(np.memmap(marks, "<u8", mode="r").view(np.ndarray).reshape(-1, 2))
+    id = ambiguous(np.memmap(marks, kind.type, mode="r").view(np.ndarray).reshape(-1, 2))
     marks.unlink()
     first: Dialogue | None = None
     for entry in corpus.dialogues(split) if id is not None else ():

@@ -37,7 +37,8 @@ def prepare(
     workers: int = 1,
     progress: Progress = no_progress,
 ) -> Path:
-    """Return `<root>/<corpus name>-<fingerprint>/` for a `Store`; build it unless it exists.
+    """Return `<root>/<corpus name>-<fingerprint>-v<format>/` for a `Store`; build it if it is
+    missing.
 
     The fingerprint covers the corpus (its own fingerprint, its component without `path`) and every
     setting; engine and workers change no byte. The tokenizer is trained on the training split only.

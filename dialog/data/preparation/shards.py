@@ -11,14 +11,13 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from dialog.atomic import new_folder
 from dialog.data.preparation.draft import DRAFT, RECORDS, read_filters, read_records, total
-from dialog.data.preparation.encoding import Appender, Arrays, dtypes, encode
+from dialog.data.preparation.encoding import BLOCK_ARRAYS, Arrays, encode
 from dialog.data.preparation.filtering import Remarks, blocks, filter_block
 from dialog.data.preparation.job import Job, Progress, no_progress
-from dialog.data.store.manifest import TOKENIZER, array_file
+from dialog.data.store.arrays import ArrayFiles, ArrayType, array_file, read_array
+from dialog.data.store.manifest import TOKENIZER
 from dialog.data.tokenizers.tokenizer import Tokenizer
 
 ORDER = ("validation", "test", "train")
@@ -26,8 +25,11 @@ ORDER = ("validation", "test", "train")
 
 
 class EncodedBlock(NamedTuple):
-    """The arrays of a block, as `encode` returns them, its counts and its remarks."""
+    """The place of a block in the split, its arrays, as `encode` returns them, its counts and its
+    remarks.
+    """
 
+    place: int
     arrays: Arrays
     counts: Counter[str]
     remarks: Remarks
@@ -64,7 +66,7 @@ def write_shard(
             train = split == "train"
             record(split, 0)
             with (
-                Appender(partial, split, len(tokenizer)) as files,
+                ArrayFiles(partial, split, BLOCK_ARRAYS) as files,
                 _log(partial, split).open("w") as log,
             ):
                 for number, (start, entries) in enumerate(blocks(job.corpus.dialogues(split))):
@@ -73,26 +75,32 @@ def write_shard(
                         arrays, counts = encode(
                             block.dialogues, tokenizer, job.limits, train=train, layout=job.layout
                         )
-                        files.append(arrays)
+                        for name, array in arrays.items():
+                            files.writers[name].append(array)
                         sizes = {name: len(array) for name, array in arrays.items()}
-                        log.write(json.dumps([sizes, block.counts + counts, block.remarks]) + "\n")
+                        line = [number, sizes, block.counts + counts, block.remarks]
+                        log.write(json.dumps(line) + "\n")
                     record(split, start + len(entries))
+            _types(partial, split).write_text(json.dumps(files.kinds))
 
 
-def read_shard(shard: Path, split: str, vocabulary: int) -> Iterator[EncodedBlock]:
+def read_shard(shard: Path, split: str) -> Iterator[EncodedBlock]:
     """Yield the blocks of one split of a shard."""
+    types = {
+        name: ArrayType(*kind)
+        for name, kind in json.loads(_types(shard, split).read_text()).items()
+    }
     with ExitStack() as stack:
         files = {
-            name: stack.enter_context(array_file(shard, split, name).open("rb"))
-            for name in dtypes(vocabulary)
+            name: stack.enter_context(array_file(shard, split, name).open("rb")) for name in types
         }
         for line in stack.enter_context(_log(shard, split).open()):
-            sizes, counts, remarks = json.loads(line)
+            place, sizes, counts, remarks = json.loads(line)
             arrays = {
-                name: np.fromfile(files[name], kind, sizes[name])
-                for name, kind in dtypes(vocabulary).items()
+                name: read_array(files[name], kind._replace(size=sizes[name]))
+                for name, kind in types.items()
             }
-            yield EncodedBlock(arrays, Counter(counts), remarks)
+            yield EncodedBlock(place, arrays, Counter(counts), remarks)
 
 
 def report_progress(shards: Path, count: int, progress: Progress) -> None:
@@ -122,3 +130,7 @@ def _report(
 
 def _log(shard: Path, split: str) -> Path:
     return shard / f"{split}.blocks.jsonl"
+
+
+def _types(shard: Path, split: str) -> Path:
+    return shard / f"{split}.types.json"

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dialog.data.dialogue import Example, Turn
+from dialog.data.store.arrays import IntegerArray, StoredArray
 from dialog.data.tokenizers.tokenizer import BOS, EOS, OTHER, PAD, SELF, UNK, Tokenizer
 
 Integers = NDArray[np.int64]
@@ -153,9 +154,9 @@ def _removed(layout: str) -> int:
 class Lines(NamedTuple):
     """The lines of a split, concatenated: for each dialogue its facts, then its turns."""
 
-    ids: NDArray[np.integer]  # of each line: a placeholder for its role, then its tokens
-    offsets: Integers  # [lines + 1]: start of each line in ids, and the end
-    speakers: NDArray[np.integer]  # [lines]
+    ids: StoredArray  # of each line: a placeholder for its role, then its tokens
+    offsets: IntegerArray  # [lines + 1]: start of each line in ids, and the end
+    speakers: IntegerArray  # [lines]
 
 
 class Spans(NamedTuple):
@@ -187,7 +188,7 @@ class Spans(NamedTuple):
 
 
 def truncate(
-    offsets: Integers,
+    offsets: IntegerArray,
     examples: Integers,
     *,
     max_source: int | None,
@@ -268,12 +269,12 @@ def _sources(lines: Lines, spans: Spans) -> Integers:
     return source
 
 
-def _gather(ids: NDArray[np.integer], starts: Integers, lengths: Integers) -> Integers:
+def _gather(ids: StoredArray, starts: Integers, lengths: Integers) -> Integers:
     """Return `ids[starts : starts + lengths]` of each row, padded to the longest + 1; starts [B, 1]
     or [B, S].
     """
     columns = np.arange(lengths.max() + 1)
-    taken = ids.take(starts + columns, mode="clip")
+    taken = ids.take(starts + columns)
     taken[columns >= lengths[:, None]] = PAD
     return taken.astype(np.int64)
 
@@ -282,7 +283,7 @@ def _set_roles(
     source: Integers,
     lines: Lines,
     ranges: Integers,
-    speakers: NDArray[np.integer],
+    speakers: NDArray[Any],
     shift: Integers,
     bounds: tuple[Integers, Integers],
 ) -> None:

@@ -13,11 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dialog.data.store.manifest import ARRAYS, array_file, rows_dtype
+from dialog.data.store.arrays import ArrayType, IntegerArray, array_file, narrowest
+from dialog.data.store.manifest import Manifest, stored_array
 
 Integers = NDArray[np.int64]
 CHUNK = 1 << 20
 """Examples that are sorted in one step."""
+LENGTHS = "lengths"
+"""[N, 2] lengths of source and target without <s>, both truncated; removed after the sort."""
 CODES = 256
 """More than the number of rounded lengths below 2^31."""
 STATIC_SOURCE = 16
@@ -32,7 +35,7 @@ class LengthClasses(NamedTuple):
     sources: Integers  # [C], rounded up
     targets: Integers  # [C], rounded up, without <s>
     counts: Integers  # [C], rows per class
-    order: NDArray[Any]  # [N], the rows
+    order: IntegerArray  # [N], the rows
 
 
 GROUPINGS = ("both", "source", "none")
@@ -104,24 +107,24 @@ def by_length(sources: Integers, targets: Integers) -> LengthClasses:
     return LengthClasses(*sort_by_length(np.column_stack([sources, targets]), order), order)
 
 
-def write_classes(folder: Path, split: str) -> None:
-    """Sort a split by the lengths in its folder and write the order; memory does not grow with the
-    split.
+def write_classes(folder: Path, split: str, lengths: ArrayType) -> dict[str, ArrayType]:
+    """Sort a split by the lengths in its folder; write the order and the classes, and return their
+    types. Memory does not grow with the split.
     """
-    path = array_file(folder, split, "lengths")
-    kind = np.dtype(ARRAYS["lengths"])
-    lengths = OnDisk(path, kind.str, (path.stat().st_size // (2 * kind.itemsize), 2))
-    order = OnDisk(array_file(folder, split, "order"), rows_dtype(len(lengths)), (len(lengths),))
+    rows = lengths.size // 2
+    pairs = OnDisk(array_file(folder, split, LENGTHS), lengths.type, (rows, 2))
+    kind = ArrayType(narrowest(rows), rows)
+    order = OnDisk(array_file(folder, split, "order"), kind.type, (rows,))
     np.memmap(order.path, dtype=order.dtype, mode="w+", shape=order.shape)  # creates the file
-    table = np.column_stack(sort_by_length(lengths, order)).astype("<i8")
+    table = np.column_stack(sort_by_length(pairs, order)).astype("<u8")
     table.tofile(array_file(folder, split, "classes"))
+    return {"order": kind, "classes": ArrayType("<u8", table.size)}
 
 
-def read_classes(folder: Path, split: str) -> LengthClasses:
+def read_classes(folder: Path, manifest: Manifest, split: str) -> LengthClasses:
     """Return the classes that `write_classes` wrote; the order stays on disk."""
-    table = np.fromfile(array_file(folder, split, "classes"), dtype="<i8").reshape(-1, 3)
-    dtype = rows_dtype(int(table[:, 2].sum()))
-    order = np.memmap(array_file(folder, split, "order"), dtype=dtype, mode="r").view(np.ndarray)
+    table = stored_array(folder, manifest, split, "classes")[:].astype(np.int64).reshape(-1, 3)
+    order = stored_array(folder, manifest, split, "order")
     return LengthClasses(table[:, 0], table[:, 1], table[:, 2], order)
 
 

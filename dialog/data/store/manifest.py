@@ -7,64 +7,58 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from dialog.data.reading.files import sha256
+from dialog.data.store.arrays import (
+    ARRAY_SUFFIX,
+    ArrayType,
+    AscendingArray,
+    StoredArray,
+    array_file,
+    block_hashes,
+)
 from dialog.errors import UserError
 
-FORMAT = 5
+FORMAT = 6
+"""Version of the files. Data of another format are prepared again, in a folder of their own."""
+EXAMPLES = 5
+"""Version of the rules by which examples are made; with another one, equal settings give other
+examples.
+"""
 NAME = "manifest.json"
 TOKENIZER = "tokenizer.json"
-ARRAYS = {
-    "offsets": "<i8",  # [lines + 1]: start of each line in ids, and the end
-    "speakers": "<i4",  # [lines]: index of the speaker within the dialogue
-    "bytes": "<i8",  # [lines]: UTF-8 length of the text
-    "unknown_bytes": "<i8",  # [lines]: UTF-8 length of the text that is encoded as <unk>
-    # [N, 4] lines: first fact, end of the facts, first turn of the context, response
-    "examples": "<i8",
-    "lengths": "<i4",  # [N, 2]: source, target without <s>, both truncated
-}
-"""Little-endian types of the arrays of a split.
+ARRAYS = ("ids", "speakers", "bytes", "unknown_bytes", "contexts", "facts", "fact_lines")
+"""Arrays of a split besides the ascending ones, each in the narrowest type that holds it.
 
-A line is a fact or a turn; the facts of a dialogue precede its turns. Two more arrays have types of
-their own: `ids`, a placeholder for the role and the token ids of each line; `order` [N], the rows
-sorted by length, with `classes`, its table of classes.
+A line is a fact or a turn; the facts of a dialogue precede its turns. `ids` holds a placeholder for
+the role and the token ids of each line. For each line: `speakers`, the index of the speaker within
+the dialogue; `bytes`, the UTF-8 length of the text; `unknown_bytes`, the part of it that is encoded
+as <unk>. For each example: `contexts`, the number of turns of the context; `facts`, the number of
+lines from the first fact to the response, 0 without facts; `fact_lines`, the number of facts.
+"""
+ASCENDING = ("offsets", "responses")
+"""Ascending arrays of a split: the start of each line in `ids`, and the end; the line of each
+response. Each has a second file, `<name>_bases`.
+
+Two more arrays: `order`, the rows sorted by length, and `classes`, its table of classes.
 """
 
 Manifest = dict[str, Any]
 
 
-def ids_dtype(vocabulary: int) -> str:
-    """Return the smallest type for the ids of a vocabulary of this size."""
-    return "<u2" if vocabulary <= np.iinfo(np.uint16).max else "<u4"
-
-
-def rows_dtype(examples: int) -> str:
-    """Return the smallest type for the rows of N examples."""
-    return "<u4" if examples <= np.iinfo(np.uint32).max else "<i8"
-
-
-def array_file(folder: Path, split: str, array: str) -> Path:
-    """Return the path of an array of a split."""
-    return folder / f"{split}.{array}.bin"
-
-
 def fingerprint(settings: Mapping[str, object]) -> str:
-    """Return the SHA-256 of the settings and the format version."""
-    content = json.dumps({"format": FORMAT, **settings}, sort_keys=True, default=str)
+    """Return the SHA-256 of the settings and the version of the examples."""
+    content = json.dumps({"format": EXAMPLES, **settings}, sort_keys=True, default=str)
     return hashlib.sha256(content.encode()).hexdigest()
 
 
 def write_manifest(folder: Path, content: Mapping[str, object]) -> None:
-    """Write the manifest last, with the size and SHA-256 of each file in the folder and of its own
-    content.
+    """Write the manifest last, with the size of each file in the folder, the SHA-256 of each of its
+    blocks, and that of its own content.
     """
     files = {
-        path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)}
+        path.name: {"bytes": path.stat().st_size, "sha256": block_hashes(path)}
         for path in sorted(folder.iterdir())
     }
     manifest = json.loads(json.dumps({"format": FORMAT, **content, "files": files}, default=str))
@@ -73,7 +67,8 @@ def write_manifest(folder: Path, content: Mapping[str, object]) -> None:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest of a folder and check its files; each is hashed once per process.
+    """Read the manifest of a folder; check the sizes of its files, and the content of all but the
+    arrays, which `stored_array` checks as they are read.
 
     Raises:
         UserError: the manifest is missing, damaged or of another format, or a file is missing or
@@ -98,11 +93,29 @@ def read_manifest(folder: Path) -> Manifest:
         file = folder / name
         if not file.is_file() or file.stat().st_size != listed["bytes"]:
             raise _damaged(file)
-        state = file.stat()
-        identity = (state.st_ino, state.st_size, state.st_mtime_ns)
-        if _hash_once(file.resolve(), identity) != listed["sha256"]:
+        if file.suffix != ARRAY_SUFFIX and block_hashes(file) != listed["sha256"]:
             raise _damaged(file)
     return manifest
+
+
+def stored_array(folder: Path, manifest: Manifest, split: str, name: str) -> StoredArray:
+    """Return an array of prepared data."""
+    path = array_file(folder, split, name)
+    kind = ArrayType(*manifest["arrays"][split][name])
+    return StoredArray(path, kind, manifest["files"][path.name]["sha256"])
+
+
+def ascending_array(folder: Path, manifest: Manifest, split: str, name: str) -> AscendingArray:
+    """Return an ascending array of prepared data."""
+    bases, distances = (
+        stored_array(folder, manifest, split, file) for file in ascending_files(name)
+    )
+    return AscendingArray(bases, distances)
+
+
+def ascending_files(name: str) -> tuple[str, str]:
+    """Return the names of the bases and the distances of an ascending array."""
+    return f"{name}_bases", name
 
 
 def _damaged(path: Path) -> UserError:
@@ -111,11 +124,3 @@ def _damaged(path: Path) -> UserError:
 
 def _digest(manifest: Manifest) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
-
-
-@cache
-def _hash_once(path: Path, _state: tuple[int, ...]) -> str:
-    """Return the SHA-256 of a file, computed again only if its inode, size or time of change
-    differs.
-    """
-    return sha256(path)

@@ -6,15 +6,31 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dialog.data.batching import Batch, collate, pack, with_turn_shape
-from dialog.data.store.layout import ROLES, Lines, facts_ids, padded_pairs, source_ids, target_ids
+from dialog.data.store.arrays import AscendingArray, StoredArray
+from dialog.data.store.layout import (
+    ROLES,
+    Lines,
+    facts_ids,
+    padded_pairs,
+    source_ids,
+    target_ids,
+    truncate,
+)
 from dialog.data.store.length_classes import LengthClasses, read_classes
-from dialog.data.store.manifest import ARRAYS, TOKENIZER, array_file, ids_dtype, read_manifest
+from dialog.data.store.manifest import (
+    ARRAYS,
+    ASCENDING,
+    TOKENIZER,
+    ascending_array,
+    read_manifest,
+    stored_array,
+)
 from dialog.data.tokenizers.tokenizer import Tokenizer
 
 Integers = NDArray[np.int64]
@@ -28,11 +44,12 @@ class Store:
     """The examples of one split of prepared data, memory-mapped.
 
     Row i is the i-th example that `dialog.data.examples.examples` yields for the split. Targets are
-    truncated to `max_target` in the training split only. Opening a split takes constant
-    memory; the first in a process checks the SHA-256 of every file, about 1 s per GB.
+    truncated to `max_target` in the training split only. Opening a split takes constant time and
+    memory; the arrays are checked block by block, each block when a process first reads it.
 
     Raises:
-        UserError: the folder holds no prepared data, or damaged data.
+        UserError: the folder holds no prepared data, or damaged data; when reading, a block that is
+            needed is damaged.
     """
 
     def __init__(self, folder: Path, split: str) -> None:
@@ -43,17 +60,35 @@ class Store:
         self.max_source: int = settings["max_source"]
         self.layout: str = settings["layout"]
         self.max_target: int | None = settings["max_target"] if split == "train" else None
-        arrays = {name: self._array(name, dtype) for name, dtype in ARRAYS.items()}
-        ids = self._array("ids", ids_dtype(self.manifest["vocabulary"]))
-        self._lines = Lines(ids, arrays["offsets"], arrays["speakers"])
+        arrays = {name: stored_array(folder, self.manifest, split, name) for name in ARRAYS}
+        ascending = {
+            name: ascending_array(folder, self.manifest, split, name) for name in ASCENDING
+        }
+        self._lines = Lines(arrays["ids"], ascending["offsets"], arrays["speakers"])
         self._bytes = arrays["bytes"]
         self._unknown_bytes = arrays["unknown_bytes"]
-        self._examples = arrays["examples"].reshape(-1, 4)
-        self.lengths: NDArray[Any] = arrays["lengths"].reshape(-1, 2)
-        """Source length and target length without `<s>` of each row [N, 2]."""
+        self._examples = StoredExamples(
+            ascending["responses"], arrays["contexts"], arrays["facts"], arrays["fact_lines"]
+        )
 
     def __len__(self) -> int:
-        return len(self._examples)
+        return len(self._examples.responses)
+
+    @property
+    def lengths(self) -> Integers:
+        """Source length and target length without `<s>` of each row [N, 2]; computed anew."""
+        return self.lengths_of(np.arange(len(self)))
+
+    def lengths_of(self, rows: Sequence[int] | Integers) -> Integers:
+        """Return source length and target length without `<s>` of these rows [B, 2]."""
+        spans = truncate(
+            self._lines.offsets,
+            self._examples.lines(np.asarray(rows)),
+            max_source=self.max_source,
+            max_target=self.max_target,
+            layout=self.layout,
+        )
+        return np.column_stack([spans.lengths_in(self.layout), spans.target_lengths])
 
     @property
     def counts(self) -> dict[str, int]:
@@ -68,7 +103,7 @@ class Store:
     @cached_property
     def classes(self) -> LengthClasses:
         """The rows sorted by length."""
-        return read_classes(self.folder, self.split)
+        return read_classes(self.folder, self.manifest, self.split)
 
     def source(self, row: int) -> Integers:
         """Return the source ids of an example."""
@@ -82,13 +117,13 @@ class Store:
 
     def target_bytes(self, rows: Sequence[int] | Integers) -> int:
         """Return the UTF-8 bytes of the rows' responses, untruncated."""
-        return int(self._bytes[self._examples[rows, 3]].sum())
+        return int(self._bytes[self._examples.responses[np.asarray(rows)]].sum())
 
     def target_unknown_bytes(self, rows: Sequence[int] | Integers) -> int:
         """Return the UTF-8 bytes of the rows' responses that are encoded as `<unk>`,
         untruncated.
         """
-        return int(self._unknown_bytes[self._examples[rows, 3]].sum())
+        return int(self._unknown_bytes[self._examples.responses[np.asarray(rows)]].sum())
 
     def batch(self, rows: Sequence[int] | Integers) -> Batch:
         """Return the examples of these rows, in this order."""
@@ -98,7 +133,7 @@ class Store:
 
     def lines(self, row: int) -> tuple[RoleLines, RoleLines]:
         """Return the facts and the turns of an example's context, untruncated."""
-        fact, facts_end, first, response = self._examples[row].tolist()
+        fact, facts_end, first, response = self._examples.lines(np.array(row)).tolist()
         return self._role_lines(range(fact, facts_end), response), self._role_lines(
             range(first, response), response
         )
@@ -129,7 +164,7 @@ class Store:
         """Return source and target ids of an example, and the number of source ids that are
         facts.
         """
-        fact, facts_end, first, response = self._examples[row].tolist()
+        fact, facts_end, first, response = self._examples.lines(np.array(row)).tolist()
         facts = self._retokenise_lines(range(fact, facts_end), response, tokenise, random)
         turns = self._retokenise_lines(range(first, response), response, tokenise, random)
         ((_, reply),) = self._retokenise_lines(
@@ -156,15 +191,29 @@ class Store:
         return list(zip(own, ids, strict=True))
 
     def _pairs(self, rows: Integers) -> tuple[Integers, Integers, Integers]:
-        examples = self._examples[rows]
         return padded_pairs(
             self._lines,
-            examples,
+            self._examples.lines(rows),
             max_source=self.max_source,
             max_target=self.max_target,
             layout=self.layout,
         )
 
-    def _array(self, name: str, dtype: str) -> NDArray[Any]:
-        mapped = np.memmap(array_file(self.folder, self.split, name), dtype=dtype, mode="r")
-        return mapped.view(np.ndarray)  # slicing a memmap is ten times slower
+
+class StoredExamples(NamedTuple):
+    """The lines of the examples of a split."""
+
+    responses: AscendingArray  # [N]
+    contexts: StoredArray  # [N]: number of turns of the context
+    facts: StoredArray  # [N]: number of lines from the first fact to the response
+    fact_lines: StoredArray  # [N]: number of facts
+
+    def lines(self, rows: Integers) -> Integers:
+        """Return first fact, end of the facts, first turn of the context and response of these rows
+        [..., 4].
+        """
+        response = self.responses[rows]
+        fact = response - self.facts[rows].astype(np.int64)
+        facts_end = fact + self.fact_lines[rows].astype(np.int64)
+        first = response - self.contexts[rows].astype(np.int64)
+        return np.stack([fact, facts_end, first, response], axis=-1)

@@ -167,7 +167,7 @@ class AttentionRecorder(Callback):
         rows = rows_to_measure(self.store)
         gold = self.gold(rows)
         for places in Plan(
-            by_length(*self.store.lengths[rows].T), budget=MEASURED_TOKENS
+            by_length(*self.store.lengths_of(rows).T), budget=MEASURED_TOKENS
         ).batches():
             chosen = [rows[place] for place in places]
             batch = self.store.batch(chosen)
