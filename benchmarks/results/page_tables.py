@@ -1,4 +1,4 @@
-"""Tables of several records in README.md and recipes/dailydialog/README.md, between markers.
+"""Tables of records in the pages: between markers, and the appendices of the recipes.
 
     python benchmarks/results/page_tables.py
 
@@ -13,16 +13,74 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from record_table import with_table
+from appendix import NAME as APPENDIX
+from appendix import Folders, write_appendices
+from entries import read_queue
+from figures import PRIMARY, spread
+from record_table import reference_rows, to_markdown, with_table, write_table
 
 from dialog.atomic import write_text
+from dialog.comparison.statistics.ranking import ranking
 from dialog.comparison.statistics.verdict import lowered
 from dialog.json_files import read_json
 from dialog.report.formats.metrics import metric_at, metric_display
+from dialog.report.formats.numbers import duration
+from dialog.report.formats.results import Difference
 
 ROOT = Path(__file__).parents[2]
 RECORDS = Path(__file__).parent / "records"
+FOLDERS = Folders(RECORDS, RECORDS.with_name("sweeps"))
 PAIR = ("lstm_bahdanau", "transformer")
+MODERN = ("lstm_bahdanau", "transformer_modern")
+LEADS = {
+    "dailydialog": {
+        "1 epoch": ("dailydialog-seeds", *PAIR),
+        "5 epochs": ("dailydialog-five-epochs", *PAIR),
+        "5 epochs, no leak": ("dailydialog-five-epochs-clean", *PAIR),
+        "5 epochs, no leak, modern Transformer": ("dailydialog-five-epochs-modern", *MODERN),
+        "10 epochs, tuned": ("dailydialog-tuned", *PAIR),
+        "10 epochs, tuned, no leak": ("dailydialog-clean", *PAIR),
+        "published protocol, 12 epochs": (
+            "sankar2019-twelve-epochs",
+            "sankar2019/lstm_attention",
+            "sankar2019/transformer",
+        ),
+    },
+    "taskmaster": {
+        "5 epochs": ("taskmaster", *PAIR),
+        "15 epochs": ("taskmaster-fifteen-epochs", *PAIR),
+        "to the end": ("taskmaster-forty-epochs", *PAIR),
+    },
+    "crosswoz": {
+        "6 epochs": ("crosswoz", *PAIR),
+        "18 epochs": ("crosswoz-eighteen-epochs", *PAIR),
+        "to the end": ("crosswoz-forty-epochs", *PAIR),
+    },
+}
+"""By corpus: trainings, with their record, LSTM and Transformer."""
+SMALL = "dailydialog/dailydialog-small"
+FAMILIES = {
+    "lstm_bahdanau": ("LSTM, Bahdanau attention", "vector"),
+    "lstm_no_attention": ("LSTM, no attention", "vector"),
+    "slstm": ("sLSTM", "vector"),
+    "min_gru": ("minGRU", "vector"),
+    "min_lstm": ("minLSTM", "vector"),
+    "mamba2": ("Mamba-2", "matrix"),
+    "rwkv7": ("RWKV-7", "matrix"),
+    "mlstm": ("mLSTM", "matrix"),
+    "gla": ("gated linear attention", "matrix"),
+    "retnet": ("RetNet", "matrix"),
+    "gated_delta": ("gated delta rule", "matrix"),
+    "transformer": ("Transformer", "all tokens"),
+    "decoder_only": ("Transformer, decoder only", "all tokens"),
+}
+"""Names of the small track's models, and what each keeps of the tokens that it has read."""
+SMALL_COLUMNS = {
+    "context_use.random_context": "lost with another context",
+    "f1": "F1 ↑",
+    "unique_ratio": "different responses",
+    "repetition_3": "repeat three words ↓",
+}
 
 
 class Headline(NamedTuple):
@@ -31,7 +89,6 @@ class Headline(NamedTuple):
     record: str
     corpus: str
     budget: str
-    anchor: str = ""
     metric: str = "bits_per_byte"
     further: str = ""
     further_text: str = ""
@@ -39,14 +96,12 @@ class Headline(NamedTuple):
 
 HEADLINES = (
     Headline(
-        *("dailydialog/dailydialog-tuned", "DailyDialog", "10 epochs", "#the-tuned-pair"),
+        *("dailydialog/dailydialog-tuned", "DailyDialog", "10 epochs"),
         further="subsets.clean.bits_per_byte",
         further_text="on clean dialogues",
     ),
     Headline("selfdialogue/selfdialogue", "Self-dialogues", "1 epoch"),
-    Headline(
-        "crosswoz/crosswoz-forty-epochs", "CrossWOZ (Chinese)", "to the end", "#trained-to-the-end"
-    ),
+    Headline("crosswoz/crosswoz-forty-epochs", "CrossWOZ (Chinese)", "to the end"),
     Headline(
         *("multi30k/multi30k", "Multi30k German to English", "12 epochs"),
         further="sacrebleu",
@@ -90,7 +145,7 @@ def headlines() -> str:
         if row.further:
             text += f"; {row.further_text} {' and '.join(means(pair, row.further))}"
         cells = [f"{text} ({len(pair[0])} seeds)", *means(pair, row.metric), row.budget]
-        cells.append(f"[{corpus}](recipes/{corpus}/README.md{row.anchor})")
+        cells.append(f"[{corpus}](recipes/{corpus}/README.md)")
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -139,10 +194,74 @@ def context_costs(record: str, recipes: Mapping[str, int]) -> str:
     return "\n".join(lines)
 
 
+def leads(corpus: str) -> str:
+    """Return the table of an LSTM and a Transformer by training: means, and how many bits per byte
+    fewer the LSTM needs.
+    """
+    head = ["training", "seeds", "LSTM", "Transformer", "lead of the LSTM", "clean", "leaked"]
+    lines = [f"| {' | '.join(head)} |", "| --- |" + " ---: |" * (len(head) - 1)]
+    for label, (name, *pair) in LEADS[corpus].items():
+        record = read_json(RECORDS / corpus / f"{name}.json")
+        names = [f"{corpus}/{recipe}" for recipe in pair]
+        runs = {row["name"]: row["runs"] for row in record["recipes"]}
+        cells = [f"[{label}]({APPENDIX}#{name})", str(min(len(runs[one]) for one in names))]
+        cells += [spread(runs[one], PRIMARY, shown_as=PRIMARY) for one in names]
+        cells += [lead_text(record, names, subset) for subset in ("all", "clean", "leaked")]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def lead_text(record: Mapping[str, Any], pair: Sequence[str], subset: str) -> str:
+    """Return the lead of the first of a pair with its interval, "0.095 [0.091, 0.100]", bold if it
+    is decided.
+    """
+    for item in record["differences"]:
+        sign = {(pair[1], pair[0]): 1, (pair[0], pair[1]): -1}.get((item["a"], item["b"]))
+        if sign and (item["metric"], item["subset"]) == (PRIMARY, subset):
+            low, high = sorted(sign * end for end in item["interval"])
+            text = f"{sign * item['difference']:.3f} [{low:.3f}, {high:.3f}]".replace("-", "−")
+            return f"**{text}**" if item["decided"] else text
+    return "–"
+
+
+def small_track() -> str:
+    """Return the table of the small track, the best family first; families that share a letter are
+    not distinguished.
+    """
+    record = read_json(RECORDS / f"{SMALL}.json")
+    rows = {row["name"]: row for row in record["recipes"]}
+    means = {name: fmean(run["metrics"][PRIMARY] for run in rows[name]["runs"]) for name in rows}
+    differences = [
+        Difference(item["metric"], item["a"], item["b"], "all", "", decided=item["decided"])
+        for item in record["differences"]
+        if (item["metric"], item["subset"]) == (PRIMARY, "all")
+    ]
+    head = ["family", "state", "bits per byte ↓", *SMALL_COLUMNS.values(), "training time"]
+    lines = [f"| {' | '.join(head)} |", "| --- | --- |" + " ---: |" * (len(head) - 2)]
+    for entry in ranking(PRIMARY, means, differences):
+        runs = rows[entry.name]["runs"]
+        family, state = FAMILIES[entry.name.partition("[")[2].rstrip("]")]
+        cells = [family, state, f"{spread(runs, PRIMARY, shown_as=PRIMARY)} ({entry.groups})"]
+        cells += [
+            spread(runs, metric, shown_as=PRIMARY if "context" in metric else metric)
+            for metric in SMALL_COLUMNS
+        ]
+        cells.append(duration(fmean(run["seconds"] for run in runs)))
+        lines.append(f"| {' | '.join(cells)} |")
+    for label, texts in reference_rows(
+        record["references"]["all"], [PRIMARY, *SMALL_COLUMNS]
+    ).items():
+        lines.append(f"| {label} ‡ | – | {' | '.join(texts)} | – |")
+    return "\n".join(lines)
+
+
 def tables() -> Iterator[tuple[str, str, str]]:
     """Yield page, name and text of each table."""
     yield "README.md", "headlines", headlines()
-    page = "recipes/dailydialog/README.md"
+    yield "docs/results.md", "small-track", small_track()
+    for corpus in LEADS:
+        yield f"recipes/{corpus}/README.md", "leads", leads(corpus)
+    page = "recipes/dailydialog/sankar2019/README.md"
     pair = {f"dailydialog/{name}": place for place, name in enumerate(PAIR, start=1)}
     yield page, "five-epochs-context", context_costs("dailydialog-five-epochs", pair)
     published = {
@@ -153,10 +272,16 @@ def tables() -> Iterator[tuple[str, str, str]]:
 
 
 def main() -> None:
-    """Write the tables into their pages."""
+    """Write the tables and the appendices."""
     for page, name, table in tables():
         text = (ROOT / page).read_text(encoding="utf-8")
         write_text(ROOT / page, with_table(text, name, table))
+    for path in RECORDS.glob("*/*.json"):
+        page = ROOT / "recipes" / path.parent.name / "README.md"
+        write_table(page, path.stem, to_markdown(read_json(path)))
+    queue = read_queue(Path(__file__).with_name("queue.yaml"))
+    corpora = {entry.corpus for entry in queue}
+    write_appendices(corpora, queue, FOLDERS, ROOT / "recipes")
 
 
 if __name__ == "__main__":

@@ -58,7 +58,11 @@ def pooled_verdict(recipes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         evaluations,
         DecisionPlan(METRIC),
         {row["name"]: [run["seed"] for run in row["runs"]] for row in recipes},
-        test_set=EvaluationSet(dialogues=len(next(iter(evaluations.values()))[0].rows)),
+        test_set=EvaluationSet(
+            corpus=recipes[0]["name"].partition("/")[0],
+            examples=runs[0].get("metrics", {}).get("examples"),
+            dialogues=len(next(iter(evaluations.values()))[0].rows),
+        ),
     )
     _, labels = short_labels([*evaluations])
     verdict = relabelled(section.verdict, dict(zip(evaluations, labels, strict=True)))

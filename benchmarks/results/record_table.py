@@ -30,20 +30,16 @@ REFERENCES = ("human", "copy", "nearest_clean")
 """Trivial systems in the table, by their name in metrics.json; the best n-gram model is added."""
 
 
-def write_table(readme: Path, name: str, table: str) -> None:
-    """Write the table of an entry into a README, which is made if it is missing."""
-    text = readme.read_text(encoding="utf-8") if readme.is_file() else f"# {readme.parent.name}\n"
-    readme.parent.mkdir(parents=True, exist_ok=True)
-    write_text(readme, with_table(text, name, table))
+def write_table(page: Path, name: str, table: str) -> None:
+    """Write the table of an entry into a page that has its markers; leave other pages alone."""
+    text = page.read_text(encoding="utf-8") if page.is_file() else ""
+    if START.format(name) in text:
+        write_text(page, with_table(text, name, table))
 
 
 def with_table(text: str, name: str, table: str) -> str:
-    """Return a README with the table of an entry between its markers, which are added if they are
-    missing.
-    """
+    """Return a page with the table of an entry between its markers."""
     start = START.format(name)
-    if start not in text:
-        text = f"{text.rstrip()}\n\n{start}\n{END}\n"
     before, _, rest = text.partition(start)
     if END not in rest:
         rest = f"\n{END}{rest}"

@@ -89,6 +89,31 @@ def record(entries: Sequence[Entry], output: Path, records: Path, recipes: Path)
             log.warning("%s: recorded without a verdict; %s", entry.name, remedy(content))
 
 
+def decide_again(entries: Sequence[Entry], records: Path) -> None:
+    """Write the verdicts of records anew, by the present rules, from the sums of each dialogue.
+
+    Only bits per byte are decided: secondary metrics keep their intervals on the whole test set.
+    """
+    for entry in entries:
+        path = record_path(entry, records)
+        if not path.is_file():
+            continue
+        content = read_json(path, "recipes", "differences")
+        pooled = pooled_verdict(content["recipes"])
+        if not pooled["verdict"]:
+            log.warning("%s: keeps its verdict: runs without sums per dialogue", entry.name)
+            continue
+        others = [
+            {**item, "p": None, "p_holm": None, "decided": False}
+            for item in content["differences"]
+            if item["metric"] != PRIMARY and item["subset"] == "all"
+        ]
+        differences = [*recorded_differences(pooled["differences"]), *others]
+        decided = {**content, "verdict": pooled["verdict"], "differences": differences}
+        write_text(path, compact(rounded(decided)))
+        log.info("%s: %s", entry.name, pooled["verdict"])
+
+
 def without_recorded(entry: Entry, output: Path, records: Path) -> Entry:
     """Return an entry without the recipes that are recorded with all seeds, and without seeds that
     no other one lacks.

@@ -4,7 +4,8 @@
     python benchmarks/results/run.py --unrecorded ...                                only runs that no record has
     python benchmarks/results/run.py --trained ...                                   compare trained runs only
     python benchmarks/results/run.py --status                                        finished, running, left
-    python benchmarks/results/run.py --record                                        write records and READMEs
+    python benchmarks/results/run.py --record                                        write records and pages
+    python benchmarks/results/run.py --decide [--only NAME ...]                      decide records by the present rules
 
 The queue is queue.yaml, or --queue FILE. Runs go to --output (default runs/results), which git
 ignores; a run of the same recipe, seed and data that is there already, under whatever name, is
@@ -30,8 +31,9 @@ import shlex
 import sys
 from pathlib import Path
 
+from appendix import Folders, write_appendices
 from entries import Entry, read_queue
-from records import record, without_recorded
+from records import decide_again, record, without_recorded
 from status import print_status
 from tables import is_done, plan_table, train_table, trained_part
 
@@ -82,7 +84,12 @@ def main() -> None:
         "--status", action="store_true", help="print finished, running and missing runs"
     )
     action.add_argument(
-        "--record", action="store_true", help="write the records and the tables of the READMEs"
+        "--record", action="store_true", help="write the records and the pages of the recipes"
+    )
+    action.add_argument(
+        "--decide",
+        action="store_true",
+        help="write the verdicts of records anew, by the present rules",
     )
     options = parser.parse_args()
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
@@ -108,8 +115,12 @@ def main() -> None:
         elif options.record:
             for entry in entries:
                 if entry.sweep:
-                    record_sweep(entry, output, recorded, recipes)
+                    record_sweep(entry, output, recorded)
             record([entry for entry in entries if entry.rows], output, records, recipes)
+            corpora = {entry.corpus for entry in entries}
+            write_appendices(corpora, every, Folders(records, recorded), recipes)
+        elif options.decide:
+            decide_again([entry for entry in entries if entry.rows], records)
         else:
             advice = f"continue with: {shlex.join(['python', *sys.argv])}"
             with stopping(advice):

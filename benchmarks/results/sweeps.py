@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from entries import Entry, sweep_folder
-from record_table import write_table
 from tables import COMMAND
 
+from dialog.atomic import write_json
 from dialog.cli.sweep import sweep
 from dialog.json_files import read_json
 from dialog.report.formats.numbers import count, duration
@@ -23,6 +23,8 @@ from dialog.runs.folder import environment
 from dialog.tuning.results import RESULTS, RUNS
 
 log = logging.getLogger("dialog")
+RECORDED = "recorded.json"
+"""In a recorded sweep: commit, processor and day of the recording."""
 
 
 def restore_sweep(entry: Entry, output: Path, recorded: Path) -> None:
@@ -71,10 +73,8 @@ def run_sweep(entry: Entry, output: Path, advice: str) -> None:
         raise
 
 
-def record_sweep(entry: Entry, output: Path, recorded: Path, recipes: Path) -> None:
-    """Copy a sweep without its runs to the folder of recorded ones, and write its trials into the
-    recipes' README.
-    """
+def record_sweep(entry: Entry, output: Path, recorded: Path) -> None:
+    """Copy a sweep without its runs to the folder of recorded ones, with `RECORDED`."""
     now = environment()  # before anything is written
     folder = sweep_folder(output, entry.name)
     if not (folder / RESULTS).is_file():
@@ -87,13 +87,19 @@ def record_sweep(entry: Entry, output: Path, recorded: Path, recipes: Path) -> N
         return
     shutil.rmtree(recorded / entry.name, ignore_errors=True)
     shutil.copytree(folder, recorded / entry.name, ignore=shutil.ignore_patterns(RUNS, ".*"))
-    table = trial_table(entry, read_json(folder / RESULTS, "settings", "recipes"), now)
-    write_table(recipes / entry.corpus / "README.md", entry.name, table)
+    made = {"git": now["git"], "cpu": now["cpu"], "date": f"{datetime.now():%Y-%m-%d}"}
+    write_json(recorded / entry.name / RECORDED, made)
     log.info("%s: %s", entry.name, recorded / entry.name)
 
 
-def trial_table(entry: Entry, results: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Return the table of all trials of a sweep, the best of each recipe in bold."""
+def trial_table(entry: Entry, results: Mapping[str, Any], made: Mapping[str, Any]) -> str:
+    """Return the table of all trials of a sweep, the best of each recipe in bold.
+
+    Args:
+        entry: Of the queue.
+        results: Of the sweep.
+        made: Content of `RECORDED`.
+    """
     keys = list(
         dict.fromkeys(key for space in results["settings"]["spaces"].values() for key in space)
     )
@@ -121,7 +127,7 @@ def trial_table(entry: Entry, results: Mapping[str, Any], now: Mapping[str, Any]
     command = COMMAND.format(entry.name)
     lines += [
         "",
-        f"* `{command}`; recorded at {now['git']}, {now['cpu']}, {datetime.now():%Y-%m-%d}.",
+        f"* `{command}`; recorded at {made['git']}, {made['cpu']}, {made['date']}.",
     ]
     if any(number > 0 for _, number in left):
         lines.append(

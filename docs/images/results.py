@@ -1,4 +1,4 @@
-"""Draw the figures of docs/results.md from the records of the queue.
+"""Draw the figures of docs/results.md and of the recipes' pages from the records of the queue.
 
 python docs/images/results.py
 """
@@ -7,47 +7,36 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Mapping
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
-from dialog.config.compose import compose
 from dialog.report.drawing.axes import with_legend
 from dialog.report.drawing.canvas import write_svg
 from dialog.report.drawing.charts import Spread, changes_svg, curves_svg
-from dialog.report.formats.metrics import metric_at
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "benchmarks" / "results" / "records"
 PRIMARY = "bits_per_byte"
-LSTM, TRANSFORMER, MODERN, NO_ATTENTION = (
-    "lstm_bahdanau",
-    "transformer",
-    "transformer_modern",
-    "lstm_no_attention",
-)
+LSTM, TRANSFORMER, MODERN = ("lstm_bahdanau", "transformer", "transformer_modern")
 LSTM_ATTENTION = "lstm_attention"
 """The LSTM with attention of the published protocol."""
-FAMILY = "dailydialog/dailydialog-family.json"
-ONE_EPOCH = "dailydialog/dailydialog-seeds.json"
-RATES = "dailydialog/dailydialog-learning-rates.json"
-FIVE_EPOCHS = "dailydialog/dailydialog-five-epochs.json"
-FIVE_EPOCHS_CLEAN = "dailydialog/dailydialog-five-epochs-clean.json"
-FIVE_EPOCHS_MODERN = "dailydialog/dailydialog-five-epochs-modern.json"
-PROTOCOL = "dailydialog/sankar2019-twelve-epochs.json"
-TUNED = "dailydialog/dailydialog-tuned.json"
-TUNED_CLEAN = "dailydialog/dailydialog-clean.json"
-TUNED_ATTENTION = "dailydialog/dailydialog-attention.json"
+SMALL = "dailydialog/dailydialog-small.json"
 PAIRS = {
-    "DailyDialog, 1 epoch": (ONE_EPOCH, LSTM, TRANSFORMER),
-    "DailyDialog, 5 epochs": (FIVE_EPOCHS, LSTM, TRANSFORMER),
-    "DailyDialog, 10 epochs, tuned": (TUNED, LSTM, TRANSFORMER),
-    "DailyDialog, 5 epochs, no leak": (FIVE_EPOCHS_CLEAN, LSTM, TRANSFORMER),
-    "no leak, modern Transformer": (FIVE_EPOCHS_MODERN, LSTM, MODERN),
-    "tuned, no leak (one run)": (TUNED_CLEAN, LSTM, TRANSFORMER),
-    "DailyDialog, published protocol": (PROTOCOL, LSTM_ATTENTION, TRANSFORMER),
+    "DailyDialog, 1 epoch": ("dailydialog/dailydialog-seeds.json", LSTM, TRANSFORMER),
+    "DailyDialog, 5 epochs": ("dailydialog/dailydialog-five-epochs.json", LSTM, TRANSFORMER),
+    "DailyDialog, 10 epochs, tuned": ("dailydialog/dailydialog-tuned.json", LSTM, TRANSFORMER),
+    "DailyDialog, 5 epochs, no leak": (
+        *("dailydialog/dailydialog-five-epochs-clean.json", LSTM, TRANSFORMER),
+    ),
+    "no leak, modern Transformer": (
+        *("dailydialog/dailydialog-five-epochs-modern.json", LSTM, MODERN),
+    ),
+    "tuned, no leak (one run)": ("dailydialog/dailydialog-clean.json", LSTM, TRANSFORMER),
+    "DailyDialog, published protocol": (
+        *("dailydialog/sankar2019-twelve-epochs.json", LSTM_ATTENTION, TRANSFORMER),
+    ),
     "Taskmaster-4, 5 epochs": ("taskmaster/taskmaster.json", LSTM, TRANSFORMER),
     "Taskmaster-4, 15 epochs": ("taskmaster/taskmaster-fifteen-epochs.json", LSTM, TRANSFORMER),
     "Taskmaster-4, to the end": ("taskmaster/taskmaster-forty-epochs.json", LSTM, TRANSFORMER),
@@ -58,51 +47,19 @@ PAIRS = {
     "Multi30k, 12 epochs": ("multi30k/multi30k.json", LSTM, TRANSFORMER),
 }
 """Records, their LSTM with attention and their Transformer."""
-LEAD = (
-    "DailyDialog, 5 epochs",
-    "DailyDialog, 10 epochs, tuned",
-    "DailyDialog, 5 epochs, no leak",
-    "no leak, modern Transformer",
-    "Taskmaster-4, to the end",
-    "CrossWOZ, to the end",
-    "Multi30k, 12 epochs",
-)
-"""The rows of `PAIRS` whose lead the text describes by epoch."""
-LEAK = {
-    "5 epochs": (FIVE_EPOCHS, LSTM, TRANSFORMER),
-    "10 epochs, tuned": (TUNED, LSTM, TRANSFORMER),
-    "5 epochs, no leak": (FIVE_EPOCHS_CLEAN, LSTM, TRANSFORMER),
-    "tuned, no leak (one run)": (TUNED_CLEAN, LSTM, TRANSFORMER),
-    "no leak, modern Transformer": (FIVE_EPOCHS_MODERN, LSTM, MODERN),
-    "published protocol, 12 epochs": (PROTOCOL, LSTM_ATTENTION, TRANSFORMER),
+CURVES = {
+    "dailydialog": {
+        "no leak, tuned, one run": "dailydialog/dailydialog-clean.json",
+        "no leak": "dailydialog/dailydialog-five-epochs-clean.json",
+        "modern, no leak": "dailydialog/dailydialog-five-epochs-modern.json",
+    },
+    "taskmaster": {"mean of three runs": "taskmaster/taskmaster-forty-epochs.json"},
+    "crosswoz": {"mean of three runs": "crosswoz/crosswoz-forty-epochs.json"},
 }
-"""Records of DailyDialog, their LSTM with attention and their Transformer."""
-WORTH = {
-    "Bahdanau, 5 epochs, no leak": (FIVE_EPOCHS_CLEAN, LSTM, NO_ATTENTION),
-    "dot, 5 epochs, no leak": (FIVE_EPOCHS_CLEAN, f"{LSTM}[attention=dot]", NO_ATTENTION),
-    "Bahdanau, 10 epochs, tuned": (TUNED_ATTENTION, LSTM, f"{LSTM}[attention=none]"),
-    "dot, 10 epochs, tuned (one run)": (
-        TUNED_ATTENTION,
-        f"{LSTM}[attention=dot]",
-        f"{LSTM}[attention=none]",
-    ),
-    "published protocol, 12 epochs": (PROTOCOL, LSTM_ATTENTION, "lstm"),
-}
-"""Records of DailyDialog, their LSTM with attention and the one without."""
-CHANGES = {
-    "random_context": "of another dialogue",
-    "drop_last": "last turn dropped",
-    "only_last": "only the last turn",
-    "reverse": "turns reversed",
-    "shuffle": "turns shuffled",
-    "drop_first": "first turn dropped",
-    "word_drop": "words dropped",
-    "word_reverse": "words reversed",
-    "word_shuffle": "words shuffled",
-}
-"""Changes of the context and their labels."""
-ALL, SINGLE, CLEAN, LEAKED = range(4)
-"""Colours of differences: over all dialogues, between single runs, and on the two subsets."""
+"""By corpus: records whose validation curves are drawn."""
+NAMES = {LSTM: "LSTM", TRANSFORMER: "Transformer", MODERN: "Transformer"}
+ALL, SINGLE, CLEAN = range(3)
+"""Colours of differences: over all dialogues, between single runs, and on clean dialogues."""
 
 
 def main() -> None:
@@ -110,141 +67,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent, metavar="DIR")
     folder = parser.parse_args().output
-    all_and_clean = {ALL: "all", CLEAN: "clean"}
-    pairs = subsets_svg(PAIRS, all_and_clean, x="bits per byte, LSTM minus Transformer")
-    write_svg(folder / "results_pairs.svg", pairs)
-    both = {CLEAN: "clean", LEAKED: "leaked"}
-    attention = "bits per byte, LSTM with attention minus {}"
-    write_svg(
-        folder / "results_attention.svg", subsets_svg(WORTH, both, x=attention.format("without"))
-    )
-    write_svg(folder / "results_one_epoch.svg", one_epoch_svg())
-    write_svg(folder / "results_rates.svg", rates_svg())
-    write_svg(folder / "results_epochs.svg", epochs_svg())
-    write_svg(folder / "results_lead.svg", lead_svg())
-    write_svg(folder / "results_context.svg", context_svg())
-    write_svg(
-        folder / "results_leak.svg", subsets_svg(LEAK, both, x=attention.format("Transformer"))
-    )
+    write_svg(folder / "results_small.svg", small_svg())
+    write_svg(folder / "results_pairs.svg", pairs_svg())
+    for corpus in CURVES:
+        write_svg(folder / f"results_{corpus}.svg", validation_svg(corpus))
 
 
-def one_epoch_svg() -> str:
-    """Draw the difference of each DailyDialog architecture from the LSTM without attention, the
-    best first.
+def small_svg() -> str:
+    """Draw the difference of each family of the small track from the LSTM with attention, the best
+    first.
     """
-    record = recorded(FAMILY)
+    record = recorded(SMALL)
+    base = f"small[{LSTM}]"
     names = [short(row["name"]) for row in record["recipes"]]
     spreads = {
-        name: difference(record, name, NO_ATTENTION) for name in names if name != NO_ATTENTION
+        name[len("small[") : -1]: difference(record, name, base) for name in names if name != base
     }
     ranked = sorted(spreads, key=lambda name: spreads[name].mean)
     rows = [(name, {SINGLE: spreads[name]}) for name in ranked]
-    return changes_svg(rows, x="bits per byte, minus those of the LSTM without attention")
+    return changes_svg(rows, x="bits per byte, minus those of the LSTM with attention")
 
 
-def rates_svg() -> str:
-    """Draw the test bits per byte of LSTM and Transformer on DailyDialog after one epoch against
-    the learning rate.
-    """
-    points: dict[str, list[tuple[float, float]]] = {}
-    for row in [*recorded(ONE_EPOCH)["recipes"], *recorded(RATES)["recipes"]]:
-        rate = compose(row["recipe"], row["overrides"]).recipe.optimizer["lr"]
-        points.setdefault(short(row["recipe"]), []).append(
-            (1000 * rate, row["runs"][0]["metrics"][PRIMARY])
-        )
-    curves = {name: sorted(values) for name, values in points.items()}
-    return curves_svg(curves, x="learning rate x 1,000", y="bits per byte")
-
-
-def epochs_svg() -> str:
-    """Draw the validation curves of seed 1 of LSTM and Transformer on DailyDialog, for one, five
-    and ten epochs.
-    """
-    curves = {}
-    for length, name in (
-        ("10 epochs, tuned", TUNED),
-        ("5 epochs", FIVE_EPOCHS),
-        ("1 epoch", ONE_EPOCH),
-    ):
-        for row in recorded(name)["recipes"]:
-            curve = row["runs"][0]["curve"]
-            epoch = curve["step"][-1] / (curve["epoch"][-1] + 1)
-            points = [
-                (step / epoch, value)
-                for step, value in zip(
-                    curve["step"], curve["validation/bits_per_byte"], strict=True
-                )
-            ]
-            curves[f"{short(row['name'])}, {length}"] = points
-    return curves_svg(curves, x="epochs", y="validation bits per byte")
-
-
-def lead_svg() -> str:
-    """Draw how the lead of an LSTM over a Transformer changes in training, by corpus."""
-    curves = {}
-    for label in LEAD:
-        leads = lead(*PAIRS[label])
-        points = [(100 * epoch / len(leads), -value) for epoch, value in enumerate(leads, start=1)]
-        label_with_length = label.replace("to the end", f"to the end ({len(leads)} epochs)")
-        curves[label_with_length] = points
-    return curves_svg(curves, x="% of the training", y="bits per byte, LSTM minus Transformer")
-
-
-def lead(name: str, lstm: str, transformer: str) -> list[float]:
-    """Return, after each epoch, by how much the LSTM's lowest validation bits per byte so far are
-    below the others.
-
-    Means over seeds. A run that has ended keeps its lowest value, that of the weights that are
-    measured.
-    """
-    runs = {short(row["name"]): row["runs"] for row in recorded(name)["recipes"]}
-    lowest = {
-        model: [
-            list(accumulate(run["curve"]["validation/bits_per_byte"], min)) for run in runs[model]
-        ]
-        for model in (lstm, transformer)
-    }
-    epochs = max(len(curve) for curves in lowest.values() for curve in curves)
-    means = {
-        model: [
-            fmean(curve[min(epoch, len(curve) - 1)] for curve in curves) for epoch in range(epochs)
-        ]
-        for model, curves in lowest.items()
-    }
-    return [other - own for own, other in zip(means[lstm], means[transformer], strict=True)]
-
-
-def context_svg() -> str:
-    """Draw what each change of the context costs LSTM and Transformer on DailyDialog after five
-    epochs.
-    """
-    runs = {short(row["name"]): row["runs"] for row in recorded(FIVE_EPOCHS)["recipes"]}
-    rows = [
-        (
-            label,
-            {
-                model: over_seeds(runs[name], change)
-                for model, name in enumerate((LSTM, TRANSFORMER))
-            },
-        )
-        for change, label in CHANGES.items()
-    ]
-    return with_legend(
-        changes_svg(rows, x="bits per byte lost with a changed context"),
-        {0: "LSTM", 1: "Transformer"},
-    )
-
-
-def subsets_svg(
-    pairs: Mapping[str, tuple[str, str, str]], subsets: Mapping[int, str], *, x: str
-) -> str:
-    """Draw the differences a - b on subsets of dialogues.
-
-    Args:
-        pairs: A record, a and b for each label.
-        subsets: Their names by their colours.
-        x: Label of the axis.
-    """
+def pairs_svg() -> str:
+    """Draw the differences between LSTM and Transformer on all and on clean dialogues."""
+    subsets = {ALL: "all", CLEAN: "clean"}
     rows = [
         (
             label,
@@ -253,24 +99,29 @@ def subsets_svg(
                 for colour, subset in subsets.items()
             },
         )
-        for label, (name, a, b) in pairs.items()
+        for label, (name, a, b) in PAIRS.items()
     ]
     return with_legend(
-        changes_svg(rows, x=x),
+        changes_svg(rows, x="bits per byte, LSTM minus Transformer"),
         {colour: f"{subset} dialogues" for colour, subset in subsets.items()},
     )
 
 
-def over_seeds(runs: Sequence[Mapping[str, Any]], change: str) -> Spread:
-    """Return mean and sample standard deviation, over the compared runs, of the bits per byte that
-    a change costs.
-    """
-    values = [
-        value
-        for run in runs
-        if (value := metric_at(run["metrics"], f"context_use.{change}")) is not None
-    ]
-    return Spread(fmean(values), stdev(values) if len(values) > 1 else None)
+def validation_svg(corpus: str) -> str:
+    """Draw the validation curves of LSTM and Transformer, means over the seeds that still train."""
+    curves = {}
+    for label, name in CURVES[corpus].items():
+        for row in recorded(name)["recipes"]:
+            model = short(row["name"])
+            if model not in NAMES or ("modern" in label) != (model == MODERN):
+                continue
+            every = [run["curve"]["validation/bits_per_byte"] for run in row["runs"]]
+            shortest = min(map(len, every))
+            curves[f"{NAMES[model]}, {label}"] = [
+                (float(epoch + 1), fmean(curve[epoch] for curve in every))
+                for epoch in range(shortest)
+            ]
+    return curves_svg(curves, x="epochs", y="validation bits per byte")
 
 
 def recorded(name: str) -> dict[str, Any]:

@@ -111,6 +111,9 @@ def test_stopped_or_killed_queue_continues_and_records(
     assert "old" not in text
     assert text.endswith("<!-- end of results -->\n\nMore.\n")
     assert "`python benchmarks/results/run.py --only first` at " in text
+    appendix = readme.with_name("appendix.md").read_text()
+    assert text.partition("-->\n")[2].partition("<!--")[0].strip() in appendix
+    assert "Not recorded yet: `python benchmarks/results/run.py --only second`" in appendix
     path = tmp_path / "records" / "quickstart" / "first.json"
     record = json.loads(path.read_text())
     (run,) = record["recipes"][0]["runs"]
@@ -263,8 +266,8 @@ def test_recorded_sweep_continues_elsewhere(
     (tmp_path / "queue.yaml").write_text(text.replace("trials: 2", "trials: 1"))
     call("--only", "search")
     call("--record", "--only", "search")
-    readme = tmp_path / "recipes" / "quickstart" / "README.md"
-    assert readme.read_text().count("| `quickstart/transformer` |") == 1
+    page = tmp_path / "recipes" / "quickstart" / "appendix.md"
+    assert page.read_text().count("| `quickstart/transformer` |") == 1
     recorded = tmp_path / "sweeps" / "search"
     assert not (recorded / "runs").exists()
     (tmp_path / "out").rename(tmp_path / "lost")
@@ -282,7 +285,7 @@ def test_recorded_sweep_continues_elsewhere(
     _, status = call("--status")
     assert "quickstart/transformer seed 1  not started" in status
     call("--record", "--only", "search")
-    assert readme.read_text().count("| `quickstart/transformer` |") == 2
+    assert page.read_text().count("| `quickstart/transformer` |") == 2
 
     from entries import compose_row, overrides_of, read_queue
 

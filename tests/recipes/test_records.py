@@ -92,12 +92,12 @@ def test_tables_share_recorded_runs(
         4,
         "another, 9 cores",
     ), "moved"
-    page = (tmp_path / "recipes" / "quickstart" / "README.md").read_text()
+    page = (tmp_path / "recipes" / "quickstart" / "appendix.md").read_text()
     assert (
         " by 0 raters: lstm_bahdanau better in 9 pairs of responses, small in 1, 0 ties; p: 0.021."
         in page
     )
-    table = page.partition("<!-- results: wide -->")[2]
+    table = page.partition("## wide")[2]
     trained = first["recipes"][0]["runs"][0]["hardware"]
     assert f"; {trained} and another, 9 cores, 1 or 4 threads, {run['precision']}; " in table, (
         "each machine once"
