@@ -1,4 +1,4 @@
-"""Evaluate a trained run with your own metric. docs/metrics.md lists the arguments of `update`.
+"""Evaluate a trained run with your own metric. docs/own_metrics.md lists the arguments of `update`.
 
 Run `python examples/own_metric.py RUN [KEY=VALUE ...]`. trust=True allows the import of all that
 the recipe of RUN names, so use it for runs of authors whom you trust.

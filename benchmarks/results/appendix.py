@@ -102,7 +102,7 @@ def appendix(corpus: str, entries: Sequence[Entry], folders: Folders) -> str:
         f" `python benchmarks/results/page_tables.py`. Findings: [{title}](README.md).\n\n"
         f"Entries: {state}.\n\n"
         "* ± is the standard deviation over seeds. Brackets are 95 % intervals. *Decided*:"
-        " [statistics](../../docs/comparison.md#statistics).\n"
+        " [statistics](../../docs/statistics.md).\n"
         "* Bits per byte are decided by these rules from the sums of each dialogue; secondary"
         " metrics only where the verdict names them.\n"
         "* Context: bits per byte lost when the context is"

@@ -144,7 +144,7 @@ def captions(record: Mapping[str, Any]) -> list[str]:
         meaning = "../../docs/comparison.md#how-to-read-the-verdict"
         lines += [f"[Verdict]({meaning}): {record['verdict']}".replace("\n", "\n  ")]
     lines += [
-        f"[Blind rating](../../docs/comparison.md#ratings-of-people) by {pair['rater']}: {pair['a']}"
+        f"[Blind rating](../../docs/ratings.md#ratings-of-people) by {pair['rater']}: {pair['a']}"
         f" better in {pair['wins_a']} pairs of responses, {pair['b']} in {pair['wins_b']},"
         f" {pair['ties']} ties; p: {p_text(pair['p'])}."
         for pair in record.get("ratings", [])
