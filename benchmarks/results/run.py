@@ -119,7 +119,9 @@ def main() -> None:
             record([entry for entry in entries if entry.rows], output, records, recipes)
             corpora = {entry.corpus for entry in entries}
             write_appendices(corpora, every, Folders(records, recorded), recipes)
-            log.info("tables and figures of several records: page_tables.py, docs/images/results.py")
+            log.info(
+                "tables and figures of several records: page_tables.py, docs/images/results.py"
+            )
         elif options.decide:
             decide_again([entry for entry in entries if entry.rows], records)
         else:
