@@ -24,6 +24,7 @@ from dialog.data.tokenizers.tokenizer import Tokenizer
 from dialog.errors import DivergedError, UserError
 from dialog.generation.responder import Responder, check_answered
 from dialog.metrics.likelihood import likelihood_metrics
+from dialog.models.kernels.casts import cast_linear
 from dialog.models.seq2seq import Seq2Seq
 from dialog.ranks import rank
 from dialog.training.checkpoints.checkpoint_io import SafeCheckpointIO
@@ -179,7 +180,8 @@ class DialogModule(LightningModule):
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
         """Return the loss of a micro-batch."""
         check_batch(batch, self.padding, first=batch_index == 0)
-        objective, terms = self.step(self.model, batch, self.global_step)
+        with cast_linear(self.model):
+            objective, terms = self.step(self.model, batch, self.global_step)
         self.target_tokens += batch.target_tokens
         return self.step_sums.add(objective, terms, batch.target_tokens)
 

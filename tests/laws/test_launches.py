@@ -69,8 +69,8 @@ def build(model: str) -> Seq2Seq:
 @pytest.mark.parametrize(
     ("model", "dtype", "limit", "casts"),
     [
-        ("lstm", torch.bfloat16, 2065, 260),
-        ("transformer", torch.bfloat16, 935, 390),
+        ("lstm", torch.bfloat16, 2055, 250),
+        ("transformer", torch.bfloat16, 650, 105),
         ("transformer", None, 560, 15),
     ],
 )

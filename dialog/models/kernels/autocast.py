@@ -17,6 +17,12 @@ def autocast_type(tensor: Tensor) -> torch.dtype | None:
     return torch.get_autocast_dtype(device) if enabled else None
 
 
+def lowered(tensor: Tensor) -> Tensor:
+    """Return a tensor as autocast multiplies it, cast once for several products."""
+    dtype = autocast_type(tensor)
+    return tensor if dtype is None or tensor.dtype is torch.float64 else tensor.to(dtype)
+
+
 def without_autocast(tensor: Tensor) -> AbstractContextManager[object]:
     """Return a context in which products on the device of a tensor keep their precision; the
     device ``meta`` has no autocast.

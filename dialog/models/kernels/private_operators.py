@@ -45,6 +45,7 @@ LSTM_KERNEL = (
     " (Tensor, Tensor, Tensor, Tensor)"
 )
 SCALE_BY_NUMBER = "aten::_foreach_mul_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()"
+COPY = "aten::_foreach_copy_(Tensor(a!)[] self, Tensor[] src, bool non_blocking=False) -> ()"
 SCALE_BY_TENSOR = "aten::_foreach_mul_.Tensor(Tensor(a!)[] self, Tensor other) -> ()"
 
 
@@ -148,6 +149,18 @@ def lstm(
         hidden = out.sigmoid() * cell.tanh()
         steps.append(hidden)
     return torch.stack(steps, 1), hidden, cell
+
+
+def copy_tensors(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
+    """Copy tensors to others, of the same shapes and maybe another type; on a GPU one kernel copies
+    many.
+    """
+    copy = operator(COPY)
+    if copy is not None:
+        copy(targets, sources)
+        return
+    for target, source in zip(targets, sources, strict=True):
+        target.copy_(source)
 
 
 def scale_tensors(tensors: Sequence[Tensor], factor: float | Tensor) -> None:

@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from dialog.models.attention.multi_head import mixed_step, mixed_values
 from dialog.models.contracts import AttentionHook, meant_for
+from dialog.models.kernels.autocast import lowered
 from dialog.models.kernels.products import HalfProduct, joined, product
 from dialog.models.positions import Turn
 from dialog.models.transformer.cache import Extension, KeysValues
@@ -36,7 +37,7 @@ class EncoderLayer(nn.Module):
         self, states: Tensor, mask: Tensor, turn: Turn, *, hook: AttentionHook | None = None
     ) -> Tensor:
         """Map states [B, S, D] to [B, S, D]; mask [B, 1, 1, S]."""
-        x = self.self_residual.normed(states)
+        x = lowered(self.self_residual.normed(states))
         keys, values = self.self_attention.keys_values(x)  # [B, G, S, D / H]
         attended = self.self_attention(x, turn(keys), values, mask, hook=hook, turn=turn)
         states = self.self_residual.added(states, attended)
@@ -80,7 +81,7 @@ class DecoderLayer(nn.Module):
 
         ``extension`` places the T tokens behind those of the buffers ``past``.
         """
-        x = self.self_residual.normed(states)
+        x = lowered(self.self_residual.normed(states))
         keys, values = self.self_attention.keys_values(x)  # [B, G, T, D / H]
         written = extension.write(past[0], turn(keys)), extension.write(past[1], values)
         so_far = map(extension.filled, written)  # [B, G, T', D / H]

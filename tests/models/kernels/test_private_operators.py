@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from dialog.models.kernels import private_operators
 from dialog.models.kernels.linear import Linear
+from dialog.models.kernels.private_operators import copy_tensors
 from dialog.models.kernels.products import (
     FloatProduct,
     HalfProduct,
@@ -36,7 +37,7 @@ ONEDNN = (
     "HAS_FLOAT16",
     "LSTM_KERNEL",
 )
-ANYWHERE = ("INT8_WEIGHT", "LSTM", "SCALE_BY_NUMBER", "SCALE_BY_TENSOR")
+ANYWHERE = ("INT8_WEIGHT", "LSTM", "SCALE_BY_NUMBER", "SCALE_BY_TENSOR", "COPY")
 
 
 def layer() -> Results:
@@ -88,6 +89,12 @@ def gradients() -> Results:
     return results
 
 
+def copies() -> Results:
+    targets = [torch.empty(size, dtype=torch.bfloat16) for size in (2, 3)]
+    copy_tensors(targets, [torch.full((size,), 1 / size) for size in (2, 3)])
+    return targets
+
+
 def supported() -> Results:
     return [torch.tensor([has_bfloat16("cpu"), has_float16("cpu")])]
 
@@ -126,6 +133,7 @@ def test_changed_or_absent_operators_are_not_used() -> None:
         pytest.param(int8_weight_products, ROUNDED, marks=needs_vnni),
         (final_states, EXACT),
         (gradients, EXACT),
+        (copies, EXACT),
         (supported, EXACT),
     ],
 )
