@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from entries import Entry
 from figures import PRIMARY, mean_and_deviation, spread
+from pooled import SUMS
 from record_table import to_markdown
 from tables import COMMAND
 
@@ -26,6 +27,7 @@ from sweeps import RECORDED, trial_table
 Run = Mapping[str, Any]
 
 NAME = "appendix.md"
+UNDECIDED = "Verdict and decisions by earlier rules, since the record has no sums per dialogue"
 MOST_PAIRED = 6
 """Contenders of which all pairs are listed; of more, the neighbours in the order."""
 RESPONSES = {
@@ -164,7 +166,9 @@ def section(entry: Entry, folders: Folders) -> str:
     missing = [f"{row.name} seed {seed}" for row, seed in left]
     if left:
         missing[-1] += f" ({cost_text(sum(row.hours for row, _ in left))})"
-    return "\n\n".join([*tables_of({**record, "missing": missing})])
+    summed = all(SUMS in run for row in record["recipes"] for run in row["runs"])
+    notes = [*record["notes"], *([] if summed else [UNDECIDED])]
+    return "\n\n".join([*tables_of({**record, "missing": missing, "notes": notes})])
 
 
 def tables_of(record: Mapping[str, Any]) -> Iterator[str]:

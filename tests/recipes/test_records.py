@@ -179,24 +179,61 @@ def test_runs_on_other_data_are_not_joined(
     )
 
 
+def recorded_row(name: str, nats: float) -> dict[str, Any]:
+    """Return a recipe of a record, whose only run needs `nats` for each of 30 dialogues."""
+    sums = [[nats + 0.1 * (dialogue % 3) for dialogue in range(30)], [10.0] * 30, [0.0] * 30]
+    run = {
+        "seed": 1,
+        "data": "same",
+        "fingerprint": "f",
+        "dialogue_sums": sums,
+        "leaked_dialogues": None,
+    }
+    return {"name": name, "hash": "h", "runs": [run]}
+
+
+def test_records_are_decided_again(
+    tmp_path: Path, call: Call, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In bits per byte; secondary metrics keep their intervals, and records without sums all."""
+    call("--status", "--only", "first")
+    from records import decide_again
+
+    names = ("quickstart/a", "quickstart/b")
+    rows = [recorded_row(name, nats) for name, nats in zip(names, (7.0, 8.0), strict=True)]
+    old = {"a": names[0], "b": names[1], "interval": [1.0, 2.0], "p": 0.01, "decided": True}
+    differences = [{**old, "metric": "f1", "subset": subset} for subset in ("all", "clean")]
+    record = {"recipes": rows, "verdict": "old", "differences": differences}
+    path = tmp_path / "records" / "quickstart" / "first.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(record))
+    entry = table_of(tmp_path, {name: name for name in names}, seeds=1).entry
+    decide_again([entry], tmp_path / "records")
+    content = json.loads(path.read_text())
+    assert " a has " in content["verdict"]
+    primary, secondary = content["differences"]
+    assert (primary["metric"], primary["subset"]) == ("bits_per_byte", "all")
+    assert primary["decided"]
+    assert (secondary["interval"], secondary["p"], secondary["decided"]) == (
+        [1.0, 2.0],
+        None,
+        False,
+    )
+
+    del rows[0]["runs"][0]["dialogue_sums"]
+    path.write_text(json.dumps(record))
+    decide_again([entry], tmp_path / "records")
+    assert json.loads(path.read_text()) == record
+    assert "without sums" in caplog.text
+
+
 def test_table_that_lacks_seeds_has_a_verdict(tmp_path: Path, call: Call) -> None:
     call("--status", "--only", "first")
     from records import with_recorded
 
-    def row(name: str, nats: float) -> dict[str, Any]:
-        sums = [[nats + 0.1 * (dialogue % 3) for dialogue in range(30)], [10.0] * 30, [0.0] * 30]
-        run = {
-            "seed": 1,
-            "data": "same",
-            "fingerprint": "f",
-            "dialogue_sums": sums,
-            "leaked_dialogues": None,
-        }
-        return {"name": name, "hash": "h", "runs": [run]}
-
     names = ("quickstart/a", "quickstart/b")
     table = table_of(tmp_path, {name: name for name in names}, seeds=2)
-    rows = [row(name, nats) for name, nats in zip(names, (7.0, 8.0), strict=True)]
+    rows = [recorded_row(name, nats) for name, nats in zip(names, (7.0, 8.0), strict=True)]
     lacking = [f"{name} seed 2" for name in names]
     content = {"recipes": rows, "missing": lacking, "references": {}, "verdict": "", "ratings": []}
     recorded = with_recorded(content, {"recipes": []}, table, tmp_path / "records")
