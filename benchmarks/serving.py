@@ -5,7 +5,8 @@
 
 Start the service in a process of its own and send contexts one after the other, from one client
 and from several at once in turns, for ``--seconds`` each in three rounds, so that both meet the
-same machine. Responses are streamed and have ``--tokens`` tokens. Print for both the medians of the
+same machine. Responses are streamed; they end where the model ends them. With ``--tokens N`` all
+have N tokens, so that clients keep step: all requests of a round come at the same time. Print for both the medians of the
 rounds: generated tokens per second, seconds from a request to its first piece of text, and
 processor time of the service for a token, which other processes hardly change (Linux); and the
 ratios.
@@ -108,9 +109,10 @@ def main() -> None:
     parser.add_argument("overrides", nargs="*")
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--seconds", type=float, default=2)
-    parser.add_argument("--tokens", type=int, default=20)
+    parser.add_argument("--tokens", type=int, default=0)
     given = parser.parse_intermixed_args()
-    lengths = [f"generation.{limit}_length={given.tokens}" for limit in ("min", "max")]
+    limits = ("min", "max") if given.tokens else ()
+    lengths = [f"generation.{limit}_length={given.tokens}" for limit in limits]
     command = [sys.executable, "-m", "dialog", "serve", given.run, *lengths, "--port", "0"]
     with subprocess.Popen(
         [*command, *given.overrides], stdout=subprocess.PIPE, text=True

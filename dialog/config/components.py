@@ -9,7 +9,7 @@ import importlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
-from functools import partial
+from functools import lru_cache, partial
 from numbers import Integral, Real
 from pathlib import PurePath
 from typing import Any, Generic, TypeVar
@@ -161,7 +161,13 @@ def settings_class(constructor: Callable[..., Any]) -> type | None:
 def accepts(family: Family[Any], component: Mapping[str, Any], key: str) -> bool:
     """Return whether the constructor of a component's part has an argument ``key``."""
     name, _ = name_and_arguments(component)
-    return key in parameters(family.constructor(name), name)
+    return key in parameter_names(family.constructor(name), name)
+
+
+@lru_cache
+def parameter_names(constructor: Callable[..., Any], name: str) -> frozenset[str]:
+    """Return the names of `parameters`; a service needs those of a search for every request."""
+    return frozenset(parameters(constructor, name))
 
 
 def check_type(name: str, parameter: inspect.Parameter, value: object) -> None:

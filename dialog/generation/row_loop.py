@@ -19,7 +19,11 @@ from dialog.data.tokenizers.tokenizer import BOS, PAD
 from dialog.generation.constraints import ConstraintState
 from dialog.generation.search import EncodingStep, Hypothesis
 from dialog.generation.searches.rows import RowSearch
-from dialog.models.state import Rows, tensors_of
+from dialog.models.state import Rows
+
+SHARE = 8
+PATIENCE = 3
+"""To join costs about as much as a token of all rows; see `RowLoop`."""
 
 
 @dataclass(eq=False)
@@ -127,12 +131,16 @@ class RowLoop:
 
     The tokens of a row are those that it gets alone, up to rounding: a product of other shapes can
     change a choice between tokens of nearly equal probability.
+
+    New rows have their first tokens at once, and join the others for the next ones: immediately if
+    they are at least 1 / `SHARE` of them, else at most `PATIENCE` tokens later.
     """
 
     def __init__(self, step: EncodingStep, device: torch.device) -> None:
         self.step = step
         self.device = device
-        self._parts: list[RowPart] = []
+        self._parts: list[RowPart] = []  # the first one advances, the others wait for it
+        self._waited = 0  # tokens since the first of the others has begun
 
     @property
     def rows(self) -> list[Row]:
@@ -141,25 +149,28 @@ class RowLoop:
 
     @torch.inference_mode()
     def begin(self, rows: Sequence[Row]) -> None:
-        """Encode the sources of new rows, and add them."""
+        """Encode the sources of new rows, choose their first tokens, and add them."""
         sources = [torch.tensor(row.source, device=self.device) for row in rows]
         source = pad_sequence(sources, batch_first=True, padding_value=PAD)
         memory, state = self.step.start(source, source != PAD)
         progress = [row.search.constraints.start(1, self.device) for row in rows]
         first = source.new_full((len(rows), 1), BOS)
         batch = RowBatch(first, source, memory, state, ConstraintState.join(progress))
-        self._parts.append(RowPart(list(rows), batch))
+        self._parts.append(self._advanced(list(rows), batch))
 
     @torch.inference_mode()
     def advance(self) -> None:
-        """Choose the next token of each row that has not ended; the others leave."""
+        """Choose the next token of the rows that have not ended and do not wait to join; ended ones
+        leave.
+        """
         parts = [part.without_ended() for part in self._parts]
         parts = [part for part in parts if part.rows]
-        # the state of a mixer has no tensors before the first token
-        if len({len(list(tensors_of(part.batch.state))) for part in parts}) == 1:
-            parts = [joined(parts)]
-        parts = [self._advanced(*part) for part in parts]
-        self._parts = [joined(parts)] if parts else []
+        sizes = [len(part.rows) for part in parts]
+        if SHARE * sum(sizes[1:]) >= sum(sizes[:1]) or self._waited == PATIENCE:
+            parts = [joined(parts)] if parts else []
+            self._waited = 0
+        self._waited += len(parts) > 1
+        self._parts = [self._advanced(*part) for part in parts[:1]] + parts[1:]
 
     def clear(self) -> None:
         """Remove all rows."""

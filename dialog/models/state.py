@@ -90,7 +90,10 @@ class SharedRows(Rows):
 
         def columns(name: str) -> Iterator[list[Tensor]]:
             rows = (
-                [tensor.repeat_interleave(part.copies, 0) for tensor in getattr(part, name)]
+                [
+                    tensor if part.copies == 1 else tensor.repeat_interleave(part.copies, 0)
+                    for tensor in getattr(part, name)
+                ]
                 for part in parts
             )
             return map(list, zip(*rows, strict=True))

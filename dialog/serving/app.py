@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from dialog.errors import UserError
@@ -26,7 +26,17 @@ from dialog.report.page import chat_sources, joined, render_page
 from dialog.runs.facts import labelled_facts, labelled_results, run_facts
 from dialog.runs.facts import openings as openings_of
 from dialog.runs.run import Run, run_names
-from dialog.serving.engine import DEFAULT_LIMITS, Answer, Call, Engine, Generation, Job, LoadLimits
+from dialog.serving.engine import (
+    DEFAULT_LIMITS,
+    Answer,
+    Call,
+    Engine,
+    Generation,
+    Job,
+    LoadLimits,
+    Piece,
+    emit_all,
+)
 from dialog.serving.gatekeeper import HEALTH, PROBES, READY, AnsweredRequest, Gatekeeper, read_body
 from dialog.serving.metrics import CONTENT_TYPE, Metrics
 from dialog.serving.openapi import openapi
@@ -60,6 +70,7 @@ from dialog.serving.requests import (
     first_error,
     selected_search,
 )
+from dialog.serving.streams import EventStream, GrowingText
 from dialog.serving.votes import VoteFile
 
 PACKAGE = "dialog.serving"
@@ -75,10 +86,10 @@ Result = TypeVar("Result")
 class ServedRun:
     """A run of the service: its name there, its engine, and first turns of its corpus."""
 
-    def __init__(self, name: str, run: Run, limits: LoadLimits, openings: Sequence[str]) -> None:
+    def __init__(self, name: str, run: Run, engine: Engine, openings: Sequence[str]) -> None:
         self.name = name
         self.run = run
-        self.engine = Engine(run, limits)
+        self.engine = engine
         facts = labelled_facts(run_facts(run)), labelled_results(run)
         self._entry = facts, [*openings]
 
@@ -125,9 +136,16 @@ class Service:
     ) -> None:
         names = run_names(runs)
         self.served = {
-            name: ServedRun(name, run, limits, openings_of(run, openings) if openings else ())
+            name: ServedRun(
+                name,
+                run,
+                Engine(run, limits, self._deliver),
+                openings_of(run, openings) if openings else (),
+            )
             for name, run in zip(names, runs, strict=True)
         }
+        self._loop: asyncio.AbstractEventLoop | None = None  # of streams
+        self._watches: set[asyncio.Task[None]] = set()
         self.first = self.served[names[0]]
         self.limits = limits
         self.log = log
@@ -255,6 +273,13 @@ class Service:
             content, media_type="application/json" if body.format == "json" else "text/html"
         )
 
+    def _deliver(self, pieces: Sequence[Piece]) -> None:
+        """Pass the pieces of an engine's step to the event loop, all at once: it would run between
+        two of them otherwise, and delay the engine.
+        """
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(emit_all, pieces)
+
     def _answered(self, request: AnsweredRequest) -> None:
         route = self.paths.get(request.endpoint, "other")
         self.metrics.count(route, request.status, request.seconds)
@@ -289,13 +314,15 @@ class Service:
     ) -> Result:
         """Run a job on the engine; return what is awaited.
 
-        The job is cancelled if the client leaves before.
+        The job is cancelled if the client leaves before its response is complete.
 
         Raises:
             RequestError: no result in time, or the end of the service.
         """
         model.engine.submit(job)
-        watching = asyncio.create_task(cancel_when_left(request, job))
+        watch = asyncio.create_task(cancel_when_left(request, job))
+        self._watches.add(watch)
+        watch.add_done_callback(self._watches.discard)
         try:
             async with asyncio.timeout(self.limits.seconds):
                 return await result
@@ -308,8 +335,6 @@ class Service:
             if isinstance(error, asyncio.CancelledError):
                 raise RequestError(503, "the service ends") from error
             raise
-        finally:
-            watching.cancel()
 
     async def _stream(
         self,
@@ -320,18 +345,14 @@ class Service:
         identity: Identity,
     ) -> Response:
         """Return a stream of events; an error before the first piece is an ordinary response."""
-        loop = asyncio.get_running_loop()
-        pieces = asyncio.Queue[str | None]()
+        loop = self._loop = asyncio.get_running_loop()
+        text = GrowingText()
         begin = time.perf_counter()
-
-        def emit(piece: str | None) -> None:
-            loop.call_soon_threadsafe(pieces.put_nowait, piece)
-
-        job.emit = emit
-        job.future.add_done_callback(lambda _: emit(None))
-        first = await self._awaited(request, model, job, pieces.get())
+        job.emit = text.add
+        job.future.add_done_callback(lambda _: loop.call_soon_threadsafe(text.end))
+        first = await self._awaited(request, model, job, text.read())
         self.metrics.first_text.add(time.perf_counter() - begin)
-        if first is None:
+        if not first:
             generated(job.future.result().candidates)  # raises an error
 
         text_event = TextEvents(identity)
@@ -340,17 +361,10 @@ class Service:
             try:
                 opening = event(chunk(identity, {"role": "assistant", "content": ""}))
                 piece = first
-                if piece is None:
-                    yield opening
-                while piece is not None:
-                    text = piece
-                    # a busy service sends several tokens at once
-                    while not pieces.empty() and (piece := pieces.get_nowait()) is not None:
-                        text += piece
-                    yield opening + text_event(text)
+                while piece:
+                    yield opening + text_event(piece)
                     opening = ""
-                    if piece is not None:
-                        piece = await pieces.get()
+                    piece = await text.read()
             finally:  # the client may have gone
                 job.future.cancel()
             try:
@@ -359,7 +373,7 @@ class Service:
             except Exception as error:
                 yield event(request_error(error).content)
                 return
-            last = ""
+            last = opening
             for index, candidate in enumerate(candidates):
                 if index:
                     content = before_stop(candidate.text, job.stops)
@@ -371,7 +385,7 @@ class Service:
                 last += event(usage_chunk(identity, candidates, answer.source_tokens))
             yield last + END_OF_STREAM
 
-        return StreamingResponse(events(), media_type="text/event-stream")
+        return EventStream(events())
 
 
 def attention(run: Run, body: AttentionRequest) -> str:
@@ -435,8 +449,8 @@ def studio_page(*, needs_key: bool) -> str:
 
 
 async def cancel_when_left(request: Request, job: Job) -> None:
-    """Cancel a job when the client of a request, whose body has been read, closes the
-    connection.
+    """Cancel a job when the client of a request, whose body has been read, closes the connection;
+    return then, or when the response is complete.
     """
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, cast
 
 from dialog.config.components import Component
@@ -28,11 +28,6 @@ from dialog.runs.run import Run
 from dialog.serving.replies import RequestError, before_stop, without_stop
 
 log = logging.getLogger("dialog")
-SHARE = 8
-PATIENCE = 3
-"""To join the batch costs about as much as a token of all. So responses that wait join at once if
-they are at least 1 / `SHARE` of those that run, else at most `PATIENCE` tokens later.
-"""
 
 
 @dataclass(frozen=True)
@@ -67,8 +62,8 @@ class Generation:
     """A context that waits for its candidates.
 
     ``name`` is the id of the draws, see `Responder.respond`. A response ends before the first of
-    the ``stops``. ``emit`` receives the pieces of the best candidate's text; more than one where it
-    is the only candidate of a search with rows.
+    the ``stops``. ``emit`` receives the pieces of the best candidate's text, see `Engine`; more
+    than one where it is the only candidate of a search with rows.
     """
 
     context: Sequence[str]
@@ -98,6 +93,19 @@ class Call:
 Job = Generation | Call
 
 
+class Piece(NamedTuple):
+    """Text that a response has grown by, and its receiver."""
+
+    emit: Callable[[str], None]
+    text: str
+
+
+def emit_all(pieces: Sequence[Piece]) -> None:
+    """Pass each piece to its receiver."""
+    for emit, text in pieces:
+        emit(text)
+
+
 @dataclass(eq=False)
 class RunningReply:
     """A response whose rows are in the loop."""
@@ -116,16 +124,24 @@ class Engine:
     Args:
         run: The trained model.
         limits: Limits of rows and of waiting jobs.
+        deliver: Called with the pieces of a step, before the responses that they end are complete;
+            by default passes each to its receiver.
     """
 
-    def __init__(self, run: Run, limits: LoadLimits) -> None:
+    def __init__(
+        self,
+        run: Run,
+        limits: LoadLimits,
+        deliver: Callable[[Sequence[Piece]], None] = emit_all,
+    ) -> None:
         self.run = run
         self.limits = limits
+        self.deliver = deliver
         self.generated = 0
         """Number of tokens of all responses."""
         self._jobs: list[Job] = []
         self._running: list[RunningReply] = []
-        self._steps = 0  # since responses have joined
+        self._pieces: list[Piece] = []  # of this step
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._work, name="dialog-engine", daemon=True)
         self._thread.start()
@@ -210,17 +226,20 @@ class Engine:
         )
         for job, (source, _), candidates in zip(jobs, pairs, answers, strict=True):
             if job.emit is not None and candidates:
-                job.emit(before_stop(candidates[0].text, job.stops))
+                self.deliver([Piece(job.emit, before_stop(candidates[0].text, job.stops))])
             self._complete(job, candidates, len(source))
 
     def _step_rows(self) -> None:
-        """Begin the responses that wait and fit, and add a token to all."""
+        """Begin the responses that wait and fit, with their first tokens, and add a token to the
+        others.
+        """
         if fresh := self._next_rows():
             guarded(fresh, lambda: self._begin(fresh))
         if self._running:
             jobs = [reply.job for reply in self._running]
             if not guarded(jobs, self._advance):
                 self._running = []
+                self._pieces = []
                 self._loop.clear()
 
     def _next_rows(self) -> list[Generation]:
@@ -235,11 +254,7 @@ class Engine:
                     if room < 0:
                         break
                     taken.append(job)
-            self._steps += 1
-            if SHARE * len(taken) < len(self._running) and self._steps <= PATIENCE:
-                return []
             if taken:
-                self._steps = 0
                 self._jobs = [job for job in jobs if job not in taken]
             return taken
 
@@ -256,19 +271,23 @@ class Engine:
                 continue
             stream = None
             if job.emit is not None and len(rows) == 1:
-                stream = TextStream(responder.tokenizer, job.emit)
+                stream = TextStream(responder.tokenizer, partial(self._keep, job.emit))
             begun.append(RunningReply(job, rows, len(source), stream))
         if begun:
             self._loop.begin([row for reply in begun for row in reply.rows])
             self._running = [*self._running, *begun]
+            self._pass_on(begun)
 
     def _advance(self) -> None:
-        """Add a token to all; pass on new text and complete responses. Those that nobody waits for
-        end.
-        """
+        """Add a token to all that do not wait to join."""
         self._loop.advance()
+        self._pass_on(self._running)
+
+    def _pass_on(self, replies: Sequence[RunningReply]) -> None:
+        """Pass on new text and complete responses, which leave. Those that nobody waits for end."""
+        ended: list[tuple[RunningReply, list[Candidate]]] = []
         tokenizer = self.run.tokenizer
-        for reply in self._running:
+        for reply in replies:
             job = reply.job
             if job.future.cancelled():
                 for row in reply.rows:
@@ -282,20 +301,32 @@ class Engine:
                 if reply.stream is not None:
                     reply.stream.advance(without_stop(text, job.stops))
             if all(row.ended for row in reply.rows):
-                self._finish(reply)
+                ended.append((reply, self._candidates(reply)))
+        if self._pieces:
+            self.deliver(self._pieces)
+        self._pieces = []
+        for reply, candidates in ended:
+            self._complete(reply.job, candidates, reply.source_tokens)
         self._running = [
             reply for reply in self._running if not all(row.ended for row in reply.rows)
         ]
 
-    def _finish(self, reply: RunningReply) -> None:
+    def _keep(self, emit: Callable[[str], None], text: str) -> None:
+        self._pieces.append(Piece(emit, text))
+
+    def _candidates(self, reply: RunningReply) -> list[Candidate]:
+        """Return the candidates of a response that has ended; its last piece is kept."""
         job = reply.job
         hypotheses = [row.hypothesis() for row in reply.rows]
         ranked = best_first(hypothesis for hypothesis in hypotheses if hypothesis is not None)
         candidates = [self.run.responder.candidate(hypothesis) for hypothesis in ranked]
         if job.emit is not None and candidates:
             text = before_stop(candidates[0].text, job.stops)
-            (job.emit if reply.stream is None else reply.stream.advance)(text)
-        self._complete(job, candidates, reply.source_tokens)
+            if reply.stream is None:
+                self._keep(job.emit, text)
+            else:
+                reply.stream.advance(text)
+        return candidates
 
     def _complete(self, job: Generation, candidates: list[Candidate], source_tokens: int) -> None:
         self.generated += sum(candidate.tokens for candidate in candidates)

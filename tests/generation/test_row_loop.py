@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dialog.generation.row_loop import Row, RowLoop, candidate_rows
+from dialog.generation.row_loop import PATIENCE, SHARE, Row, RowLoop, candidate_rows
 from dialog.generation.searches.rows import RowSearch
 from dialog.runs.load import load
 
@@ -68,6 +68,24 @@ def test_a_row_that_is_ended_leaves_and_others_stay(trained: Callable[[str], Pat
     rows[0].ended = True
     while loop.rows:
         loop.advance()
-    assert len(rows[0].tokens) == 1
+    assert len(rows[0].tokens) == 2
     assert rows[1].hypothesis() is not None
     assert len(rows[1].response) == 8
+
+
+def test_new_rows_have_a_token_at_once_and_few_wait_to_join(trained: Callable[[str], Path]) -> None:
+    responder = load(trained("transformer"), device="cpu").responder
+    search = responder.search({"name": "greedy", "min_length": 20, "max_length": 20})
+    assert isinstance(search, RowSearch)
+    loop = responder.row_loop()
+    rows = [candidate_rows(search, [5, 6, 7], "")[0] for _ in range(SHARE + 2)]
+    loop.begin(rows[:-1])
+    loop.advance()
+    loop.begin(rows[-1:])
+    assert [len(row.tokens) for row in rows] == [2] * (SHARE + 1) + [1]
+    for _ in range(PATIENCE):
+        loop.advance()
+    assert len(rows[-1].tokens) == 1
+    loop.advance()
+    assert len(rows[-1].tokens) == 2
+    assert [*rows[0].tokens[:2]] == rows[-1].tokens
