@@ -140,7 +140,7 @@ class PreparedHead(Head):
     def forward(self, decoded: Decoded) -> Tensor:
         """Scores [.., V]."""
         outputs = decoded.outputs
-        return self.scores(outputs.flatten(0, -2)).view(*outputs.shape[:-1], -1)
+        return self.scores(outputs.flatten(0, -2)).float().view(*outputs.shape[:-1], -1)
 
     def measures(self, decoded: Decoded) -> dict[str, Tensor]:
         """No values."""

@@ -223,8 +223,8 @@ def mixed_step(
     hook: AttentionHook | None,
     attention: MultiHeadAttention,
 ) -> Tensor:
-    """Attend with queries [N, H, K, W] in the precision of the keys [N, G, S, W]; return float32
-    [N, H, K, W].
+    """Attend with queries [N, H, K, W] in the precision of the keys [N, G, S, W]; return that of
+    the queries [N, H, K, W].
     """
     groups = query.shape[1] // keys.shape[1]
     is_cpu = keys.device.type == "cpu"
@@ -237,11 +237,11 @@ def mixed_step(
         if batched:
             # [N G, K H / G, S]
             rows = weights.view(keys.shape[0] * keys.shape[1], -1, keys.shape[2])
-            return torch.bmm(rows, values.flatten(0, 1)).view_as(query).float()
+            return torch.bmm(rows, values.flatten(0, 1)).view_as(query).to(query.dtype)
     low = query.to(keys.dtype)
     return F.scaled_dot_product_attention(
         low, keys, values, attn_mask=mask, enable_gqa=groups > 1
-    ).float()
+    ).to(query.dtype)
 
 
 def _step_weights(query: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:

@@ -1,7 +1,7 @@
 """Products x W' + b whose weights are laid out once: in float32, in half precision, or in int8.
 
 All map float32 [N, I] to float32 [N, O], so that sums over time, softmax and norms keep that
-precision.
+precision; products in half precision keep that of rows in it.
 
 Shapes: N rows, I inputs, O outputs.
 """
@@ -26,7 +26,7 @@ from dialog.models.kernels.private_operators import (
 )
 
 Product = Callable[[Tensor], Tensor]
-"""From rows [N, I] in float32 to x W' + b [N, O] in float32."""
+"""From rows [N, I] to x W' + b [N, O], both in float32, or both in that of the weights."""
 
 FEW = 8
 """Rows up to which a matrix of fewer than `LARGE` weights is multiplied by `Int8WeightProduct`."""
@@ -84,8 +84,8 @@ class HalfProduct:
             self.packed = packed(weight)
 
     def __call__(self, inputs: Tensor) -> Tensor:
-        """Return [N, O]."""
-        return self.half(inputs).float()
+        """Return [N, O] in the precision of the inputs."""
+        return self.half(inputs).to(inputs.dtype)
 
     def half(self, inputs: Tensor) -> Tensor:
         """Return [N, O] in half precision."""

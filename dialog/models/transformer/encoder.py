@@ -5,6 +5,7 @@ Shapes: B rows, S source tokens, E embedding size (= D width), M memory size (= 
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from dialog.models.contracts import AttentionHook, Encoded, Encoder
@@ -65,7 +66,7 @@ class PreparedTransformerEncoder(Encoder):
         self.size = encoder.size
         self.original = encoder
         self.layers = [PreparedEncoderLayer(layer, int8) for layer in encoder.layers]
-        self.norm = prepared_norm(encoder.norm)
+        self.norm = prepared_norm(encoder.norm, torch.float32)
 
     def forward(self, inputs: Tensor, mask: Tensor, hook: AttentionHook | None = None) -> Encoded:
         """Encode inputs [B, S, D], mask [B, S] into states [B, S, D] of the inputs' precision.

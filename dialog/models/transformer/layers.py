@@ -124,8 +124,8 @@ class PreparedEncoderLayer:
         self.own = joined([own.query, own.key, own.value], int8)
         self.output = product(own.output.weight, own.output.bias, int8=int8)
         self.feed = layer.feed_forward.prepared(int8=int8)
-        self.around_attention = layer.self_residual.prepared()
-        self.around_feed = layer.feed_residual.prepared()
+        self.around_attention = layer.self_residual.prepared(torch.float32)
+        self.around_feed = layer.feed_residual.prepared(torch.float32)
 
     def __call__(self, rows: Tensor, real: RealTokens, mask: Tensor, turn: Turn) -> Tensor:
         """Map rows [R, D] to [R, D]; mask [B, 1, 1, S]."""
@@ -145,9 +145,9 @@ class PreparedEncoderLayer:
 
 
 class PreparedDecoderLayer:
-    """`DecoderLayer` for one token of each row [B, D], in float32."""
+    """`DecoderLayer` for one token of each row [B, D], of a type."""
 
-    def __init__(self, layer: Any, int8: bool) -> None:
+    def __init__(self, layer: Any, dtype: torch.dtype, int8: bool) -> None:
         own = layer.self_attention
         source = layer.cross_attention
         self.attentions = (own, source)
@@ -161,7 +161,7 @@ class PreparedDecoderLayer:
         )
         self.feed = layer.feed_forward.prepared(int8=int8)
         residuals = (layer.self_residual, layer.cross_residual, layer.feed_residual)
-        self.residuals = [part.prepared() for part in residuals]
+        self.residuals = [part.prepared(dtype) for part in residuals]
 
     def source_keys_values(self, rows: Tensor, real: RealTokens, dtype: torch.dtype) -> KeysValues:
         """Project source states [R, D] to the keys and values [N, G, S, W] of the

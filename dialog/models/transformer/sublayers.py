@@ -54,9 +54,9 @@ class Residual(nn.Module):
         total: Tensor = states + self.dropout(output)
         return total if self.norm_first else self.norm(total)
 
-    def prepared(self) -> Callable[[Tensor, Product], Tensor]:
-        """Return the same for rows [N, D] in float32."""
-        norm = prepared_norm(self.norm)
+    def prepared(self, dtype: torch.dtype) -> Callable[[Tensor, Product], Tensor]:
+        """Return the same for rows [N, D] of a type."""
+        norm = prepared_norm(self.norm, dtype)
         if self.norm_first:
             return lambda rows, sublayer: rows + sublayer(norm(rows))
         return lambda rows, sublayer: norm(rows + sublayer(rows))
@@ -79,7 +79,7 @@ class FeedForward(nn.Sequential):
             (nn.init.zeros_ if name.endswith("bias") else nn.init.xavier_uniform_)(parameter)
 
     def prepared(self, *, int8: bool) -> Product:
-        """Return the network for rows [N, D] in float32."""
+        """Return the network for rows [N, D]."""
         first, activation, _, last = self
         inner, outer = (joined([cast("nn.Linear", part)], int8) for part in (first, last))
         if isinstance(activation, nn.ReLU):
@@ -112,7 +112,7 @@ class SwiGLU(nn.Module):
         return output
 
     def prepared(self, *, int8: bool) -> Product:
-        """Return the network for rows [N, D] in float32."""
+        """Return the network for rows [N, D]."""
         both = joined([self.gate, self.value], int8)
         output = product(self.output.weight, int8=int8)
 
@@ -154,9 +154,9 @@ class LayerDrop(nn.Module):
         return torch.where(kept, after, before)  # [B, T, D]
 
 
-def prepared_norm(norm: nn.Module) -> Callable[[Tensor], Tensor]:
-    """Return a norm in float32, without the overhead of a module's call."""
-    norm = deepcopy(norm).float()
+def prepared_norm(norm: nn.Module, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
+    """Return a norm of rows of a type, without the overhead of a module's call."""
+    norm = deepcopy(norm).to(dtype)
     if isinstance(norm, nn.LayerNorm):
         sizes = norm.normalized_shape
         weight = norm.weight

@@ -135,6 +135,24 @@ def test_half_precision_stays_near_float32(
 
 
 @pytest.mark.parametrize(("encoder", "decoder"), CASES[-3:])
+def test_activations_in_half_precision_stay_near_float32(
+    encoder: Component, decoder: Component, source: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU: a residual sum is rounded like those of the network itself."""
+    model = network(encoder, decoder)
+    exact = scores(model, source, 3)
+    monkeypatch.setattr(
+        "dialog.models.transformer.decoder.activation_type", lambda weight: weight.dtype
+    )
+    torch.testing.assert_close(scores(prepare(model), source, 3), exact, rtol=0, atol=2e-5)
+    half = model.bfloat16()
+    own = (scores(half, source, 3) - exact).norm()
+    prepared = scores(prepare(half), source, 3)
+    assert prepared.dtype is torch.float32
+    assert (prepared - exact).norm() < 1.2 * own
+
+
+@pytest.mark.parametrize(("encoder", "decoder"), CASES[-3:])
 @pytest.mark.parametrize("width", [1, 3])
 def test_keys_and_values_of_many_rows_are_in_bfloat16(
     encoder: Component,
