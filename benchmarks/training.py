@@ -37,6 +37,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from environments import PEERS, NotBuiltError, default_folder, python_of
 from training_table import Row, as_markdown
 from training_texts import Texts, daily, even, tiny
@@ -103,6 +104,8 @@ def measure(row: Row, texts: Texts, python: str, options: argparse.Namespace) ->
     # generated text
     extra = [key for key in options.overrides if not (row.length and key.startswith("data.path="))]
     overrides = [*texts.overrides, *sizes(row.family), f"trainer.precision={row.precision}", *extra]
+    if options.device == "cuda":
+        overrides.append("trainer.accelerator=gpu")
     if row.system in ("dialog", "loop") and texts.small:
         overrides = [*overrides, *texts.small]
     with tempfile.TemporaryDirectory() as work:
@@ -117,6 +120,7 @@ def measure(row: Row, texts: Texts, python: str, options: argparse.Namespace) ->
             },
             **{"examples": texts.examples, "vocabulary": texts.vocabulary},
             **{"layers": layers(row.family), "work": work, "output": str(output)},
+            "device": options.device,
             **{"warm_up": options.warm_up, "steps": options.steps, "launched": time.time()},
         }
         settings = Path(work) / "settings.json"
@@ -135,17 +139,22 @@ def measure(row: Row, texts: Texts, python: str, options: argparse.Namespace) ->
                 "--no-generation",
                 "--json",
             ]
-        return run(command, output, Path(work) / "log")
+        return run(command, output, Path(work) / "log", options.device)
 
 
-def run(command: Sequence[str], output: Path, log: Path) -> dict[str, Any]:
-    """Run a process; return the JSON that it writes to a file or to standard output, or its
-    error.
+def run(command: Sequence[str], output: Path, log: Path, device: str) -> dict[str, Any]:
+    """Run a process, which sees no GPU unless it is the device; return the JSON that it writes to a
+    file or to standard output, or its error.
     """
+    hidden = {} if device == "cuda" else {"CUDA_VISIBLE_DEVICES": ""}
     with log.open("w") as file, output.open("w") as out:
         try:
             done = subprocess.run(
-                command, stdout=file if "--json" not in command else out, stderr=file, timeout=LIMIT
+                command,
+                stdout=file if "--json" not in command else out,
+                stderr=file,
+                timeout=LIMIT,
+                env={**os.environ, **hidden},
             )
         except subprocess.TimeoutExpired:
             return {"error": f"not finished in {LIMIT} seconds"}
@@ -227,7 +236,7 @@ def collect(options: argparse.Namespace) -> list[dict[str, Any]]:
             line = {
                 "row": row._asdict(),
                 **result,
-                "gemm": gemm_peak(row.precision, "cpu"),
+                "gemm": gemm_peak(row.precision, options.device),
                 **marks(),
             }
             with options.results.open("a") as file:
@@ -284,13 +293,12 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, help="exactly these")
     parser.add_argument("--families", nargs="+", default=FAMILIES[:2], choices=FAMILIES)
-    native = BOTH if has_bfloat16("cpu") else FLOAT
+    parser.add_argument("--precisions", nargs="+", choices=BOTH, help="[those that the device has]")
     parser.add_argument(
-        "--precisions",
-        nargs="+",
-        default=native,
-        choices=BOTH,
-        help="[those that the hardware has]",
+        "--device",
+        choices=("cpu", "cuda"),
+        default="cuda" if torch.cuda.is_available() else "cpu",
+        help="of all systems [cuda if there is one]",
     )
     parser.add_argument(
         "--steps", type=int, help="measured steps of a round [default: 25; with --lengths 3]"
@@ -324,6 +332,8 @@ def arguments() -> argparse.Namespace:
         options.rounds = 1
     options.steps = options.steps or (3 if options.lengths else 25)
     options.warm_up = options.warm_up or (1 if options.lengths else 5)
+    native = BOTH if has_bfloat16(options.device) else FLOAT
+    options.precisions = options.precisions or native
     peers = PEERS if "all" in options.peers else options.peers
     options.systems = options.systems or [
         name for name in SYSTEMS if not SYSTEMS[name].peer or name in peers

@@ -59,7 +59,7 @@ class Recorder:
         self.batches[-1].append(shape)
 
     def _step(self, *_: object) -> None:
-        if torch.cuda.is_available():
+        if self.settings["device"] == "cuda":
             torch.cuda.synchronize()
         self.marks.append(time.perf_counter())
         self.first = self.first or time.time()
@@ -86,7 +86,8 @@ class Recorder:
             "each_step": [
                 {"seconds": span, **step} for span, step in zip(spans, steps, strict=True)
             ],
-            "memory_bytes": peak(),
+            "memory_bytes": peak(self.settings["device"]),
+            "device": self.settings["device"],
             "parameters": self.parameters,
             "first_step_seconds": self.first - self.settings["launched"],
             "torch": torch.__version__,
@@ -97,17 +98,21 @@ class Recorder:
         os._exit(0)
 
 
-def peak() -> int:
-    """Return the peak resident memory in bytes; with a GPU, the peak of its allocator."""
-    if torch.cuda.is_available():
+def peak(device: str) -> int:
+    """Return the peak resident memory in bytes; on a GPU, the peak of its allocator."""
+    if device == "cuda":
         return torch.cuda.max_memory_allocated()
     match = re.search(r"^VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
     return int(match[1]) * 1024 if match else 0
 
 
 def settings() -> dict[str, Any]:
-    """Return the settings written by benchmarks/training.py."""
+    """Return the settings written by benchmarks/training.py; end the process if its torch lacks
+    their device.
+    """
     read: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text())
+    if read["device"] == "cuda" and not torch.cuda.is_available():
+        sys.exit(f"torch {torch.__version__} of this environment finds no CUDA device")
     return read
 
 

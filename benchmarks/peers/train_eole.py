@@ -45,6 +45,8 @@ def configuration() -> dict[str, Any]:
         "report_every": 100,
         "training": {
             "model_path": f"{work}/model",
+            "world_size": 1,
+            "gpu_ranks": [0] if GIVEN["device"] == "cuda" else [],
             "compute_dtype": "bf16" if sixteen else "fp32",
             "use_amp": sixteen,
             "batch_type": "sents",

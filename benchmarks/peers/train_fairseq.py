@@ -71,7 +71,7 @@ def options() -> list[object]:
         "--max-update",
         10**6,
         "--no-save",
-        "--cpu",
+        *(["--distributed-world-size", 1] if GIVEN["device"] == "cuda" else ["--cpu"]),
     ]
     training += [
         "--optimizer",

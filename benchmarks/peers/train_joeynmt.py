@@ -36,7 +36,7 @@ def configuration() -> dict[str, Any]:
         "name": "benchmark",
         "joeynmt_version": "2.3.0",
         "model_dir": f"{GIVEN['work']}/model",
-        "use_cuda": False,
+        "use_cuda": GIVEN["device"] == "cuda",
         "random_seed": 1,
         "data": {
             "train": f"{text}/train",

@@ -36,7 +36,7 @@ def main() -> None:
     folder = prepare_data(recipe)
     tokenizer = Store(folder, "train").tokenizer
     recorder = Recorder(GIVEN)
-    module = build_module(recipe, len(tokenizer), tokenizer).train()
+    module = build_module(recipe, len(tokenizer), tokenizer).train().to(GIVEN["device"])
     recorder.parameters = sum(parameter.numel() for parameter in module.model.parameters())
     parts = module.configure_optimizers()
     optimizer = parts["optimizer"]
@@ -46,6 +46,9 @@ def main() -> None:
     while True:
         for batch in batches:
             recorder.batch(*read(batch, number))
+            batch = batch._replace(
+                source=batch.source.to(GIVEN["device"]), target=batch.target.to(GIVEN["device"])
+            )
             step(module, batch, number, optimizer, recipe.trainer.gradient_clip_val)
             schedule.step()
             number += 1
@@ -60,7 +63,9 @@ def step(
 ) -> None:
     """Train one step."""
     optimizer.zero_grad()
-    with torch.autocast("cpu", torch.bfloat16, enabled=GIVEN["precision"] == "bf16-mixed"):
+    with torch.autocast(
+        GIVEN["device"], torch.bfloat16, enabled=GIVEN["precision"] == "bf16-mixed"
+    ):
         loss = module.training_step(batch, number)
     loss.backward()
     nn.utils.clip_grad_norm_(module.model.parameters(), clip or math.inf)

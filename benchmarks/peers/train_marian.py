@@ -88,7 +88,7 @@ def main() -> None:
         label_smoothing_factor=0.1,
         optim="adamw_torch_fused",
         bf16=GIVEN["precision"] == "bf16-mixed",
-        use_cpu=not torch.cuda.is_available(),
+        use_cpu=GIVEN["device"] == "cpu",
         save_strategy="no",
         report_to=[],
         logging_steps=100,

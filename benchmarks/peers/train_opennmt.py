@@ -66,6 +66,8 @@ def configuration() -> dict[str, Any]:
         "save_data": work,
         "save_model": f"{work}/model",
         "save_checkpoint_steps": 10**6,
+        "world_size": 1,
+        "gpu_ranks": [0] if GIVEN["device"] == "cuda" else [],
         "train_steps": 10**6,
         "valid_steps": 10**6,
         "report_every": 100,

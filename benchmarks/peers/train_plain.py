@@ -123,9 +123,10 @@ def main() -> None:
     recorder = Recorder(GIVEN)
     kind = {"tutorial": Tutorial, "bare": Bare}[GIVEN["system"]]
     recorder.watch(kind, lambda source, target: (source != PAD, target != PAD))
-    model = kind(GIVEN["vocabulary"] + FIRST).train()
+    model = kind(GIVEN["vocabulary"] + FIRST).train().to(GIVEN["device"])
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01)
-    for source, target in batches():
+    for batch in batches():
+        source, target = (side.to(GIVEN["device"]) for side in batch)
         logits = model(source, target[:, :-1])
         loss = F.cross_entropy(
             logits.flatten(0, 1), target[:, 1:].flatten(), ignore_index=PAD, label_smoothing=0.1

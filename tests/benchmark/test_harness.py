@@ -8,7 +8,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from unittest import mock
 
 import pytest
 
@@ -18,14 +19,18 @@ SCRIPTS = Path(dialog.__file__).parents[1] / "benchmarks"
 TITLES = {"dialog": "dialog", "one": "One 1.0"}
 
 
-@pytest.fixture(scope="module")
-def table() -> ModuleType:
-    found = importlib.util.spec_from_file_location("training_table", SCRIPTS / "training_table.py")
+def loaded(path: Path) -> ModuleType:
+    found = importlib.util.spec_from_file_location(path.stem, path)
     assert found is not None
     assert found.loader is not None
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def table() -> ModuleType:
+    return loaded(SCRIPTS / "training_table.py")
 
 
 def harness(folder: Path, *arguments: str) -> str:
@@ -163,3 +168,41 @@ def test_flops_of_peers_agree_with_counted_flops(table: ModuleType) -> None:
     narrower = 3 * 2 * 15 * (512 * 8000 + 1024 * 512 - 256 * 8000 - 2 * 256 * (512 + 256 + 512))
     found = table.flops({"family": "lstm", "system": "one"}, step) - narrower
     assert found == pytest.approx(counted["lstm"], rel=0.02)
+
+
+# ------------------------------------------------------------------ devices
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_every_system_trains_on_the_device(monkeypatch: pytest.MonkeyPatch, device: str) -> None:
+    """Peers are not installed here: their modules are stubs, and their settings are read."""
+    text = dict.fromkeys(("text", "work"), "folder")
+    given = {**text, "device": device, "rows": 8, "examples": 9, "layers": 1, "family": "lstm"}
+    given |= {"precision": "32-true", "vocabulary": 50, "system": "bare"}
+    recorder = SimpleNamespace(Recorder=mock.Mock(), settings=lambda: given, lines=mock.Mock())
+    modules = (
+        "joeynmt joeynmt.model joeynmt.training eole eole.bin eole.bin.run eole.bin.run.train"
+        " eole.config eole.config.run eole.models eole.models.model fairseq fairseq.models"
+        " fairseq.models.lstm fairseq.models.transformer fairseq_cli fairseq_cli.train onmt"
+        " onmt.bin onmt.bin.train onmt.models onmt.models.model"
+    )
+    for name in modules.split():
+        monkeypatch.setitem(sys.modules, name, mock.MagicMock())
+    monkeypatch.setitem(sys.modules, "recorder", recorder)
+
+    def peer(name: str) -> ModuleType:
+        return loaded(SCRIPTS / "peers" / f"train_{name}.py")
+
+    on_gpu = device == "cuda"
+    assert peer("joeynmt").configuration()["use_cuda"] is on_gpu
+    assert peer("eole").configuration()["training"]["gpu_ranks"] == [0] * on_gpu
+    assert peer("opennmt").configuration()["gpu_ranks"] == [0] * on_gpu
+    assert ("--cpu" in peer("fairseq").options()) is not on_gpu
+
+
+def test_a_torch_without_cuda_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    (tmp_path / "settings.json").write_text('{"device": "cuda"}')
+    monkeypatch.setattr(sys, "argv", ["train", str(tmp_path / "settings.json")])
+    with pytest.raises(SystemExit, match="CUDA"):
+        loaded(SCRIPTS / "peers" / "recorder.py").settings()
