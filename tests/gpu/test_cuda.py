@@ -11,14 +11,16 @@ from __future__ import annotations
 import copy
 import itertools
 import time
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import lightning
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import dialog
 from dialog.build import build_module, build_trainer
@@ -29,6 +31,8 @@ from dialog.generation.searches.greedy import Greedy
 from dialog.models.attention import MultiHeadAttention
 from dialog.models.attention.attention import ATTENTIONS, build_attention
 from dialog.models.contracts import Encoded
+from dialog.models.recurrent.cells import GRU, LSTM
+from dialog.models.recurrent.sequences import run_layer
 from dialog.models.seq2seq import Seq2Seq
 from dialog.training.optimization.allocator import tune_process
 from dialog.training.optimization.precision import precision_plugin
@@ -144,10 +148,66 @@ def test_gradients_equal_the_cpus(
     near(gradients(copy.deepcopy(model).cuda().bfloat16(), there), expected, 0.2)
 
 
-def gradients(model: Seq2Seq, batch: Any, **forcing: Any) -> dict[str, Tensor]:
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_loss_in_chunks_is_the_whole(
+    tiny: Callable[..., Any], prepared: Path, monkeypatch: pytest.MonkeyPatch, family: str
+) -> None:
+    """And waits for nothing; the head's weight gets its gradient chunk by chunk."""
+    model = dialog.build_model(tiny(family, "model.dropout=0.0").recipe.model, 400).cuda()
+    batch = next(iter(dialog.DialogDataModule(prepared, batch_tokens=1200).train_dataloader()))
+    batch = batch._replace(source=batch.source.cuda(), target=batch.target.cuda())
+    module = dialog.DialogModule(model, padding=PAD)
+
+    def step(*, half: bool) -> dict[str, Tensor]:
+        return gradients(copy.deepcopy(model), batch, half=half)
+
+    expected = {half: step(half=half) for half in (False, True)}
+    monkeypatch.setattr("dialog.training.losses.CHUNK", max(1, batch.target_tokens // 4))
+    near(step(half=False), expected[False], 1e-4)
+    near(step(half=True), expected[True], 0.03)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        module.training_step(batch, 1).backward()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_weights_cast_together_are_those_of_autocast(
+    tiny: Callable[..., Any], prepared: Path, monkeypatch: pytest.MonkeyPatch, family: str
+) -> None:
+    model = dialog.build_model(tiny(family, "model.dropout=0.0").recipe.model, 400).cuda()
+    batch = next(iter(dialog.DialogDataModule(prepared, batch_tokens=1200).train_dataloader()))
+    batch = batch._replace(source=batch.source.cuda(), target=batch.target.cuda())
+    found = gradients(copy.deepcopy(model), batch, half=True)
+    monkeypatch.setattr("dialog.training.module.cast_linear", lambda model: nullcontext())
+    near(found, gradients(copy.deepcopy(model), batch, half=True), 1e-3)
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+@pytest.mark.parametrize("masked", [False, True])
+def test_recurrent_states_stay_float32(kind: type[nn.RNNBase], masked: bool) -> None:
+    """Also those of cuDNN's layer, which autocast would round."""
+    cell = LSTM() if kind is nn.LSTM else GRU()
+    layer = cell.layer(12, 16).cuda()
+    inputs = torch.randn(3, 50, 12, device="cuda")
+    hidden = torch.zeros(3, 16, device="cuda")
+    mask = torch.full((3, 16), 1.25, device="cuda") if masked else None
+    with torch.autocast("cuda", torch.bfloat16):
+        mixed = run_layer(cell, layer, inputs.bfloat16(), hidden, cell.first_state(hidden), mask)
+    exact = run_layer(cell, layer, inputs, hidden, cell.first_state(hidden), mask)
+    for one, other in zip(mixed, exact, strict=True):
+        assert one.dtype is torch.float32
+        torch.testing.assert_close(one, other, rtol=0, atol=0.03)
+
+
+def gradients(
+    model: Seq2Seq, batch: Any, *, half: bool = False, **forcing: Any
+) -> dict[str, Tensor]:
     forced = {"name": "constant", **forcing} if forcing else None
     module = dialog.DialogModule(model, padding=PAD, teacher_forcing=forced)
-    loss = module.training_step(batch, 0)
+    with torch.autocast("cuda", torch.bfloat16) if half else nullcontext():
+        loss = module.training_step(batch, 0)
     with torch.autocast("cuda", enabled=False):
         loss.backward()
     return {
@@ -289,6 +349,28 @@ def test_own_predictions_do_not_synchronise(
         module.training_step(batches[1], 1).backward()
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_generation_waits_once_in_eight_tokens(tiny: Callable[..., Any], family: str) -> None:
+    model = dialog.build_model(tiny(family).recipe.model, 400).cuda().eval()
+    source = torch.randint(6, 400, (8, 9), device="cuda")
+
+    def waits(tokens: int) -> int:
+        limits = Constraints(end=EOS, special=(PAD, BOS), min_length=tokens, max_length=tokens)
+        with torch.no_grad(), warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            memory, state = model.start(source, source != PAD)
+            torch.cuda.set_sync_debug_mode("warn")
+            try:
+                first = torch.full_like(source[:, :1], BOS)
+                Greedy(constraints=limits)(model.step, first, memory, state, source)
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+        return sum("called a synchronizing" in str(warning.message) for warning in seen)
+
+    waits(17)
+    assert waits(25) - waits(9) == 2
 
 
 # ------------------------------------------------------------------ not finite
