@@ -165,6 +165,9 @@ def build_module(
         optimizer=recipe.optimizer,
         search=search,
         tokenizer=tokenizer,
+        graphs=recipe.data.static_shapes is True
+        if recipe.trainer.graphs == "auto"
+        else recipe.trainer.graphs is True,
         **objective,
     )
 
@@ -221,6 +224,10 @@ def for_this_hardware(recipe: Recipe) -> Recipe:
         static_shapes = device_of(recipe.trainer.accelerator) == "cuda"
     if not isinstance(static_shapes, bool):
         raise UserError(f"data.static_shapes: must be auto, true or false, not {static_shapes!r}")
+    if recipe.trainer.graphs not in ("auto", True, False):
+        raise UserError(
+            f"trainer.graphs: must be auto, true or false, not {recipe.trainer.graphs!r}"
+        )
     return replace(
         recipe,
         data=replace(recipe.data, static_shapes=static_shapes),

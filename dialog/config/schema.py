@@ -171,6 +171,9 @@ class TrainerConfig:
             ``torch.set_float32_matmul_precision``; high allows TensorFloat-32 in matrix products of
             32-true on GPUs that have it.
         profiler: simple, advanced or pytorch; writes to ``profile`` in the run folder.
+        graphs: true records forward and backward of a step as a CUDA graph for each shape of a
+            batch, and replays it, with the same results up to rounding; false runs every operation
+            by itself; auto is true if ``data.static_shapes`` is. Without CUDA it has no effect.
     """
 
     accelerator: str = "auto"
@@ -195,6 +198,7 @@ class TrainerConfig:
     detect_anomaly: bool = False
     float32_matmul_precision: str = "highest"
     profiler: str | None = None
+    graphs: bool | str = "auto"
 
 
 @dataclass

@@ -24,13 +24,13 @@ from dialog.data.tokenizers.tokenizer import Tokenizer
 from dialog.errors import DivergedError, UserError
 from dialog.generation.responder import Responder, check_answered
 from dialog.metrics.likelihood import likelihood_metrics
-from dialog.models.kernels.casts import cast_linear
 from dialog.models.seq2seq import Seq2Seq
 from dialog.ranks import rank
 from dialog.training.checkpoints.checkpoint_io import SafeCheckpointIO
 from dialog.training.distributed.fsdp import full_tensor, scale_gradients, shard
 from dialog.training.guard import Guard
 from dialog.training.lightning_internals import has_trainer, is_logging_step
+from dialog.training.optimization.graphs import RecordedSteps, recorder_of
 from dialog.training.optimization.optimizers import OPTIMIZERS, decay_groups
 from dialog.training.optimization.schedules import SCHEDULES, set_base, use_scheduled
 from dialog.training.step import StepSums, build_step
@@ -71,6 +71,8 @@ class DialogModule(LightningModule):
         search: The search of `predict_step`, with its length limits.
         tokenizer: The run's tokenizer, for objectives that read text and for the text of
             predictions.
+        graphs: On CUDA, record the step of each shape of a batch and replay it; batches should
+            repeat their shapes.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class DialogModule(LightningModule):
         objectives: Sequence[Component] = (),
         search: Component | None = None,
         tokenizer: Tokenizer | None = None,
+        graphs: bool = False,
     ) -> None:
         super().__init__()
         self.model = model
@@ -105,6 +108,8 @@ class DialogModule(LightningModule):
         self.search = components.pop("search")
         self.step = build_step(padding=padding, tokenizer=tokenizer, **components)
         self.loss = self.step.loss  # registers a loss that is an nn.Module
+        self.graphs = graphs
+        self.recorded: RecordedSteps | None = None
         self.step_sums = StepSums()
         self.split_metrics = likelihood_metrics()
         self.target_tokens = 0
@@ -170,8 +175,14 @@ class DialogModule(LightningModule):
         return logits
 
     def on_train_start(self) -> None:
-        """Reset the sums of a step that an earlier training left unfinished."""
+        """Reset the sums of a step that an earlier training left unfinished; prepare to record
+        steps.
+        """
         self.step_sums = StepSums()
+        recorder = recorder_of(self.device) if self.graphs else None
+        # gradients of a sharded parameter, and anomalies, are found while autograd runs
+        watched = self.device_mesh is not None or torch.is_anomaly_enabled()
+        self.recorded = None if recorder is None or watched else RecordedSteps(self.step, recorder)
         # a finder of the learning rate has set that of the first step too, in place of the warm-up
         if has_trainer(self):
             for config in self.trainer.lr_scheduler_configs:
@@ -180,8 +191,8 @@ class DialogModule(LightningModule):
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
         """Return the loss of a micro-batch."""
         check_batch(batch, self.padding, first=batch_index == 0)
-        with cast_linear(self.model):
-            objective, terms = self.step(self.model, batch, self.global_step)
+        step = self.recorded or self.step
+        objective, terms = step(self.model, batch, self.global_step)
         self.target_tokens += batch.target_tokens
         return self.step_sums.add(objective, terms, batch.target_tokens)
 
@@ -222,7 +233,8 @@ class DialogModule(LightningModule):
             self._log_step({**means, "gradient_norm": norm}, optimizer.param_groups[0]["lr"])
 
     def on_train_end(self) -> None:
-        """Add the target tokens of the other ranks."""
+        """Add the target tokens of the other ranks; free recorded steps."""
+        self.recorded = None
         self.target_tokens = self._all_target_tokens()
 
     def on_validation_epoch_start(self) -> None:

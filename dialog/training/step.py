@@ -1,6 +1,6 @@
 """One training step, from a batch to the sum that is minimised and the sums that are logged.
 
-Read first: `TrainingStep.__call__`, from top to bottom.
+Read first: `TrainingStep._sums`, from top to bottom.
 
 Shapes: B rows, S source tokens, T target tokens, N real ones of them, V vocabulary.
 """
@@ -19,6 +19,7 @@ from dialog.data.batching import Batch
 from dialog.data.tokenizers.tokenizer import Tokenizer
 from dialog.errors import UserError
 from dialog.models.heads import Decoded, Head
+from dialog.models.kernels.casts import cast_linear
 from dialog.models.likelihood import real_positions, token_scores
 from dialog.models.seq2seq import Seq2Seq
 from dialog.ranks import world_size
@@ -72,6 +73,10 @@ class TrainingStep:
         """Return the sum over target tokens that step number ``step`` minimises, and the sums to be
         logged.
         """
+        with cast_linear(model):
+            return self._sums(model, batch, step)
+
+    def _sums(self, model: Seq2Seq, batch: Batch, step: int) -> tuple[Tensor, Terms]:
         count = 2 if "second_pass" in needs_of(self.loss) else 1
         ratio = self.ratio(step)
         passes = []

@@ -119,6 +119,7 @@ def build_trainer(
         UserError: Lightning rejects the settings.
     """
     arguments = dict(settings)
+    del arguments["graphs"]  # the module's
     check_strategy(arguments["strategy"], arguments["precision"])
     if arguments["strategy"] == "fsdp":
         arguments["strategy"] = FullyShardedStrategy()
