@@ -301,6 +301,49 @@ def test_attention_needs_no_plan_for_a_new_shape() -> None:
     assert time.monotonic() - began < 5
 
 
+# ------------------------------------------------------------------ recorded steps
+
+
+@pytest.mark.parametrize("precision", NEAR)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_recorded_steps_train_as_eager_ones(
+    tiny: Callable[..., Any],
+    prepared: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    family: str,
+    precision: str,
+) -> None:
+    """With dropout, clipping and two micro-batches a step, over shapes that come again."""
+    settings = ["accelerator=gpu", f"precision={precision}", "max_steps=20"]
+    settings += ["accumulate_grad_batches=2", "log_every_n_steps=1"]
+    records = []
+    counts = []
+    for graphs in ("false", "true"):
+        chosen = [f"trainer.{each}" for each in (*settings, f"graphs={graphs}")]
+        recipe = tiny(family, *chosen, "model.dropout=0.1").recipe
+        module, record, shapes = build_module(recipe, 400), Record(), Shapes()
+        data = dialog.DialogDataModule(prepared, batch_tokens=600, static_shapes=True)
+        build_trainer(recipe, tmp_path / graphs, [], [record, shapes]).fit(module, data)
+        records.append([line["train/loss"] for line in record.lines])
+        counts.append(shapes.recorded)
+    assert counts[0] == 0 < counts[1]
+    assert not [each for each in caplog.messages if "trainer.graphs" in each]
+    assert records[1] == pytest.approx(records[0], rel=NEAR[precision])
+
+
+class Shapes(lightning.Callback):
+    """Number of recorded shapes."""
+
+    recorded = 0
+
+    def on_train_batch_end(
+        self, trainer: lightning.Trainer, module: lightning.LightningModule, *_: object
+    ) -> None:
+        assert isinstance(module, dialog.DialogModule)
+        self.recorded = len(module.recorded.recorded) if module.recorded else 0
+
+
 # ------------------------------------------------------------------ no synchronisation
 
 

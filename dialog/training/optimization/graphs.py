@@ -82,7 +82,7 @@ class CudaGraphs:
         reads += [
             f"{Path(each.filename).name}:{each.lineno} waits for the device"
             for each in caught
-            if "synchronizing" in str(each.message)
+            if "called a synchronizing" in str(each.message)
         ]
 
     def record(self, function: Callable[[], Result]) -> tuple[Result, Replay]:
