@@ -8,7 +8,6 @@ import ast
 import json
 import logging
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
 from logging.handlers import QueueHandler
@@ -17,10 +16,10 @@ from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import onnx
 import pytest
 import torch
+from modern_networks import MODERN
 from torch import Tensor, nn
 
 from dialog.analysis.attention.maps import attention_maps
@@ -30,13 +29,12 @@ from dialog.export.card import program
 from dialog.export.export import CARD, PARITY, export
 from dialog.export.formats.onnx import Onnx
 from dialog.export.formats.onnx.engine import OnnxModel, session
-from dialog.export.formats.onnx.layers import in_onnx_operators, replace_layers, traced_lengths
+from dialog.export.formats.onnx.layers import in_onnx_operators, traced_lengths
 from dialog.export.formats.onnx.networks import MAP, Structure, steps_any_length
 from dialog.export.formats.onnx.writing import (
     ENCODER,
     REGISTRATION,
     SIZES,
-    STEP,
     example,
     quiet_exporter,
     translated,
@@ -45,9 +43,7 @@ from dialog.export.formats.onnx.writing import (
 from dialog.export.parity import measure_parity
 from dialog.models.attention import build_attention
 from dialog.models.contracts import AttentionHook, Decoder, Encoded, Encoder, Memory, State
-from dialog.models.positions import LearnedPositions
 from dialog.models.recurrent import LSTM, LuongDecoder, RecurrentSettings, cells
-from dialog.models.recurrent.cells import RecurrentCell
 from dialog.models.seq2seq import Seq2Seq
 from dialog.models.state import Rows
 from dialog.runs.run import Run
@@ -105,11 +101,12 @@ CASES: dict[str, dict[str, Any]] = {
     },
 }
 FAMILIES = ("lstm", "transformer")
+CASES |= MODERN
 
 
 @dataclass(frozen=True)
 class Bundle(Rows):
-    parts: tuple[Rows, ...]
+    parts: tuple[Rows | Tensor, ...]
 
 
 class Readers(Decoder):
@@ -202,6 +199,49 @@ def test_parity(
     assert capfd.readouterr() == ("", "")  # no warnings of the engine
 
 
+class ExportedStep:
+    """The exported files as the step of a search."""
+
+    def __init__(self, folder: Path) -> None:
+        self.model = OnnxModel(folder)
+        self.names = json.loads((folder / "onnx.json").read_text(encoding="utf-8"))
+
+    def start(self, source: Tensor) -> tuple[Bundle, Bundle]:
+        tensors = self.model.start([row[row != PAD].tolist() for row in source])
+        memory, state = (
+            Bundle(tuple(torch.from_numpy(tensors[name]) for name in self.names[part]))
+            for part in ("memory", "state")
+        )
+        return memory, state
+
+    def __call__(self, tokens: Tensor, memory: Bundle, state: Bundle) -> tuple[Tensor, Bundle]:
+        names = [*self.names["memory"], *self.names["state"]]
+        parts = [part.numpy() for part in (*memory.parts, *state.parts)]
+        tensors = dict(zip(names, parts, strict=True))
+        logits = self.model.advance(tokens.numpy(), tensors)["logits"]
+        after = tuple(torch.from_numpy(tensors[name]) for name in self.names["state"])
+        return torch.from_numpy(logits), Bundle(after)
+
+
+@pytest.mark.parametrize("name", [*FAMILIES, *LONG])
+def test_beam_search_over_the_files_is_that_of_the_run(
+    name: str, exported: Callable[[str], tuple[Run, Path]]
+) -> None:
+    run, folder = exported(name)
+    beam = {"name": "beam", "width": 5, "candidates": 5}
+    contexts = [["Hi !", "Hello . How are you ?"], ["I like tea ."], ["a", "b c", "d"]]
+    pairs = run.responder.encode_batch([run.responder.example(one) for one in contexts])
+    sources = [source for source, _ in pairs]
+    source = nn.utils.rnn.pad_sequence([*map(torch.tensor, sources)], True, PAD)
+    step = ExportedStep(folder)
+    first = torch.full((len(source), 1), BOS)
+    replies = run.responder.search(beam)(step, first, *step.start(source), source)
+    expected = run.responder.generate(source, beam)
+    assert [[[*one.tokens] for one in row] for row in replies] == [
+        [[token for token in one.ids if token != EOS] for one in row] for row in expected
+    ]
+
+
 @pytest.mark.parametrize("name", [*FAMILIES, *LONG])
 def test_attention_maps_are_those_of_the_hook(
     name: str, exported: Callable[[str], tuple[Run, Path]]
@@ -228,7 +268,7 @@ def test_attention_maps_are_those_of_the_hook(
         if key.startswith(MAP)
     }
     assert list(computed) == list(expected)
-    assert expected
+    assert bool(expected) == run.model.decoder.shows_source
     for key, weights in expected.items():
         assert np.abs(computed[key] - weights.numpy()).max() < 1e-5
 
@@ -364,69 +404,6 @@ def test_encoder_computes_its_turns(random_run: Callable[..., Run], tmp_path: Pa
         assert np.allclose(tensor, expected[name].numpy(), atol=1e-5), name
 
 
-class Positions(nn.Module):
-    def __init__(self, table: LearnedPositions) -> None:
-        super().__init__()
-        self.table = table
-
-    def forward(self, inputs: Tensor, past: Tensor) -> Tensor:
-        return self.table(inputs, past.shape[0])
-
-
-def test_position_beyond_a_learned_table_is_an_error(tmp_path: Path) -> None:
-    table = LearnedPositions(4, length=8).requires_grad_(False)
-    example = {"inputs": (torch.ones(1, 3, 4), 1), "past": (torch.ones(5), 0)}
-    run = engine_of(Positions(deepcopy(table)), example, tmp_path)
-    inputs = torch.randn(1, 2, 4)
-    assert np.allclose(run(inputs, torch.ones(6)), table(inputs, 6).numpy())
-    with pytest.raises(Exception, match="out of data bounds"):
-        run(inputs, torch.ones(7))  # one of its rows exists, and would be added to both
-
-
-class Ends(nn.Module):
-    """An LSTM whose rows end at their last real token."""
-
-    def __init__(self, layer: nn.Module, cell: RecurrentCell) -> None:
-        super().__init__()
-        self.layer = layer
-        self.cell = cell
-
-    def forward(self, inputs: Tensor, mask: Tensor) -> Tensor:
-        outputs, last, cell_state = self.cell.final(self.layer, inputs, mask)
-        return torch.cat(
-            [outputs * mask.unsqueeze(-1), last.unsqueeze(1), cell_state.unsqueeze(1)], 1
-        )
-
-
-def test_lstm_ends_at_the_last_real_token(tmp_path: Path) -> None:
-    ends = Ends(nn.LSTM(4, 3, batch_first=True), LSTM()).requires_grad_(False)
-    example = {"inputs": (torch.ones(2, 5, 4), 1), "mask": (torch.ones(2, 5, dtype=torch.bool), 1)}
-    run = engine_of(deepcopy(ends), example, tmp_path)
-    inputs, mask = torch.randn(2, 7, 4), torch.arange(7) < torch.tensor([[3], [7]])
-    assert np.allclose(run(inputs, mask), ends(inputs, mask).numpy(), atol=1e-6)
-
-
-def engine_of(
-    network: nn.Module, example: dict[str, tuple[Tensor, int]], folder: Path
-) -> Callable[..., npt.NDArray[np.float32]]:
-    """Export a module whose inputs, by name, have one free dimension; return the engine as a
-    function.
-    """
-    replace_layers(network)
-    shapes = tuple(
-        {place: "length" if name != "past" else "past"} for name, (_, place) in example.items()
-    )
-    arguments = tuple(tensor for tensor, _ in example.values())
-    with torch.no_grad(), quiet_exporter():
-        translated(network.eval(), arguments, shapes, inputs=[*example], outputs=["outputs"]).save(
-            folder / STEP
-        )
-    opened = session(folder / STEP)
-    return lambda *tensors: opened.run(
-        None, dict(zip(example, (one.numpy() for one in tensors), strict=True))
-    )[0]
-
-
 @pytest.mark.endurance
 def test_untranslatable_part_is_named(random_run: Callable[..., Run], tmp_path: Path) -> None:
     run = random_run(
@@ -437,20 +414,6 @@ def test_untranslatable_part_is_named(random_run: Callable[..., Run], tmp_path: 
         UserError, match=rf"cannot translate {__name__}\.Branching .*; use --format huggingface"
     ):
         Onnx().write(run, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("part", "name"), [("encoder", "min_gru"), ("decoder", "mlstm"), ("decoder", "decoder_only")]
-)
-def test_recurrent_mixers_are_refused_by_name(part: str, name: str) -> None:
-    parts = {each: {"name": "transformer"} for each in ("encoder", "decoder")} | {
-        part: {"name": name}
-    }
-    sizes = {"layers": 1, "heads": 2, "feed_forward_size": 8}
-    parts = {key: each | sizes for key, each in parts.items()}
-    network = Seq2Seq(30, padding=PAD, embedding_size=8, **parts)
-    with pytest.raises(UserError, match=rf"model\.{part}: .*{name}.*huggingface"):
-        Onnx().check(network)
 
 
 @pytest.mark.parametrize("feeding", [False, True])

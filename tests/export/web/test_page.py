@@ -20,6 +20,7 @@ import torch
 from browser import needs_chromium
 from click.testing import CliRunner
 from devtools import Page, browsing
+from modern_networks import MODERN
 
 from dialog.analysis.attention.maps import attention_maps
 from dialog.cli import program
@@ -123,27 +124,7 @@ def test_replies_and_maps_are_those_of_the_run(
     with browsing(tmp_path) as page:
         page.open(path.as_uri())
         page.until(READY)
-        for number, family in enumerate(FAMILIES):
-            run = load(trained(family), device="cpu")
-            run = replace(run, model=rounded(run.model, "float16"))
-            for place, context in enumerate(CONTEXTS):
-                source, _ = run.responder.encode(run.responder.example(context))
-                [draws] = row_uniform(1, source, "", (1, 1 + run.recipe.generation.max_length))
-                more = {"normalisation": "average", "length_penalty": 1, "top_k": 0, "min_p": 0}
-                searches = [BEAM, SAMPLING] if place < 2 else []
-                for search in ({"name": "greedy"}, *searches):
-                    task = {
-                        "number": models_number(page, number),
-                        "context": context,
-                        "settings": {**more, **search},
-                        "draws": draws.tolist(),
-                    }
-                    reply = page.evaluate(f"engine.ask('respond', {json.dumps(task)})")
-                    best = run.respond(context, search).candidates[0]
-                    assert reply["source"] == source
-                    assert reply["response"] == [token for token in best.ids if token != EOS]
-                    assert reply["text"] == best.text
-                check_maps(page, run, {"number": task["number"], **reply})
+        check_replies(page, [load(trained(family), device="cpu") for family in FAMILIES])
         page.evaluate("byId('text').focus()")
         page.type(HOSTILE)
         page.until("document.querySelectorAll('.heat td').length > 0")  # while one types
@@ -158,6 +139,47 @@ def test_replies_and_maps_are_those_of_the_run(
         assert shown == [HOSTILE, *(run.respond([HOSTILE]).text for run in runs)]
         assert page.requests() == [path.as_uri()]
         assert page.problems() == []
+
+
+@pytest.mark.endurance
+@needs_chromium
+@needs_runtime
+def test_replies_of_modern_networks(
+    real_engine: None, random_run: Callable[..., Run], tmp_path: Path
+) -> None:
+    """All recurrences in one network, and a decoder alone."""
+    runs = [random_run(**MODERN[name]) for name in ("mixers", "decoder only")]
+    path = tmp_path / "page.html"
+    export_page(runs, path, single_file=True)
+    with browsing(tmp_path) as page:
+        page.open(path.as_uri())
+        page.until(READY)
+        check_replies(page, runs)
+        assert page.problems() == []
+
+
+def check_replies(page: Page, runs: list[Run]) -> None:
+    """Compare tokens, texts and maps of the page with those of the runs with the same weights."""
+    for number, trained_run in enumerate(runs):
+        run = replace(trained_run, model=rounded(trained_run.model, "float16"))
+        for place, context in enumerate(CONTEXTS):
+            source, _ = run.responder.encode(run.responder.example(context))
+            [draws] = row_uniform(1, source, "", (1, 1 + run.recipe.generation.max_length))
+            more = {"normalisation": "average", "length_penalty": 1, "top_k": 0, "min_p": 0}
+            searches = [BEAM, SAMPLING] if place < 2 else []
+            for search in ({"name": "greedy"}, *searches):
+                task = {
+                    "number": models_number(page, number),
+                    "context": context,
+                    "settings": {**more, **search},
+                    "draws": draws.tolist(),
+                }
+                reply = page.evaluate(f"engine.ask('respond', {json.dumps(task)})")
+                best = run.respond(context, search).candidates[0]
+                assert reply["source"] == source
+                assert reply["response"] == [token for token in best.ids if token != EOS]
+                assert reply["text"] == best.text
+            check_maps(page, run, {"number": task["number"], **reply})
 
 
 def models_number(page: Page, place: int) -> int:

@@ -144,8 +144,7 @@ def test_slstm_is_the_reference() -> None:
     net.recurrent.data.copy_(wave(H, V, 4 * V, shift=1.4))
     zeros = torch.zeros(B, H, V, dtype=torch.float64)
     memory = (zeros, zeros, zeros, zeros + NEVER)
-    for gates in (2 * wave(B, T, H, 4 * V, shift=1.3)).unbind(1):
-        memory = net.step(gates, memory)
+    _, memory = net.run(2 * wave(B, T, H, 4 * V, shift=1.3), memory, None)
     agree(memory[0][-1], "slstm")
 
 

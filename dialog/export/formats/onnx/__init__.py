@@ -16,15 +16,12 @@ from pathlib import Path
 from string import Template
 
 from dialog.data.tokenizers.tokenizer import BOS, EOS
-from dialog.errors import UserError
 from dialog.export.format import Exported, Format, lacking_limits, lacking_search, search_and_limits
 from dialog.export.formats.onnx.engine import OnnxModel
 from dialog.export.formats.onnx.networks import MAP, NEXT
 from dialog.export.formats.onnx.writing import write_networks
 from dialog.generation.build import BANNED_TOKENS
-from dialog.models.recurrence.mixers.mixer import Mixer
 from dialog.models.seq2seq import Seq2Seq
-from dialog.models.transformer import DecoderOnlyTransformer
 from dialog.runs.run import Run
 
 LIMITS = ("min_length", "max_length")
@@ -64,19 +61,7 @@ class Onnx(Format):
     package = "onnxruntime"
 
     def check(self, model: Seq2Seq) -> None:
-        """Accept any network without mixers and that is not only a decoder: the loops of those
-        depend on the number of tokens. `write` reports an imported part that torch.onnx cannot
-        translate.
-
-        Raises:
-            UserError: the network has such a part.
-        """
-        for key, part in (("encoder", model.encoder), ("decoder", model.decoder)):
-            if any(isinstance(each, Mixer | DecoderOnlyTransformer) for each in part.modules()):
-                name = model.arguments[key]["name"]
-                raise UserError(
-                    f"model.{key}: the ONNX format has no {name!r}; use --format huggingface"
-                )
+        """Accept any network; `write` reports an imported part that torch.onnx cannot translate."""
 
     def write(self, run: Run, folder: Path) -> None:
         """Write both files and their description.

@@ -14,7 +14,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dialog.export.formats.onnx.recurrences import (
+    OnnxShortConvolution,
+    OnnxSLSTM,
+    ScannedRecurrence,
+)
 from dialog.models.positions import LearnedPositions, steps_from
+from dialog.models.recurrence.kernels.recurrence import Recurrence
+from dialog.models.recurrence.mixers.local import ShortConvolution
+from dialog.models.recurrence.mixers.slstm import SLSTM
 from dialog.models.recurrent import GRU, LSTM
 from dialog.models.recurrent.cells import LAYER_WEIGHTS, RecurrentCell
 from dialog.models.seq2seq import Seq2Seq
@@ -70,6 +78,12 @@ class OnnxLearnedPositions(LearnedPositions):
 
 
 CELLS: dict[str, RecurrentCell] = {LSTM.name: OnnxLSTM(), GRU.name: OnnxGRU()}
+CLASSES: dict[type[nn.Module], type[nn.Module]] = {
+    LearnedPositions: OnnxLearnedPositions,
+    ShortConvolution: OnnxShortConvolution,
+    SLSTM: OnnxSLSTM,
+}
+"""Classes of layers, and of those with the same weights for the export."""
 
 
 def in_onnx_operators(model: Seq2Seq) -> Seq2Seq:
@@ -86,8 +100,9 @@ def replace_layers(module: nn.Module) -> None:
     for part in module.modules():
         if isinstance(cell := getattr(part, "cell", None), RecurrentCell):
             part.cell = CELLS[cell.name]  # type: ignore[assignment]  # not a parameter
-        if type(part) is LearnedPositions:
-            part.__class__ = OnnxLearnedPositions
+        if isinstance(recurrence := getattr(part, "recurrence", None), Recurrence):
+            part.recurrence = ScannedRecurrence(recurrence)  # type: ignore[assignment]
+        part.__class__ = CLASSES.get(type(part), type(part))
 
 
 @contextmanager

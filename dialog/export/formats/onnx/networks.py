@@ -14,17 +14,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
+from dialog.analysis.attention.maps import is_self_attention
 from dialog.models.contracts import Memory, State
 from dialog.models.hierarchical import Fold, turn_numbers
+from dialog.models.recurrence.decoder import MixerDecoder, MixerStates
+from dialog.models.recurrence.layers import MixerDecoderLayer
+from dialog.models.recurrence.mixers.mixer import START
 from dialog.models.recurrent import LuongDecoder, PlainDecoder
 from dialog.models.seq2seq import Seq2Seq, SourceMemory
 from dialog.models.state import Rows
-from dialog.models.transformer import TransformerDecoder
+from dialog.models.transformer import DecoderOnlyTransformer, TransformerDecoder
 from dialog.models.transformer.cache import Claim, Extension, SelfAttentionState
 
 NEXT = "next_"
@@ -53,7 +57,7 @@ class EncoderNetwork(nn.Module):
         computes them from the source.
         """
         shape = None if grid is None else (grid.shape[0], grid.shape[1])
-        tensors = Structure(*self.model.start(source, mask, turn_shape=shape)).tensors()
+        tensors = started(self.model, source, mask, shape).tensors()
         # an input, or a tensor twice, is no output
         kept = tuple(tensors[name].clone() for name in self.names)
         return (
@@ -73,7 +77,7 @@ class StepNetwork(nn.Module):
         self.names = {
             module: name
             for name, module in model.named_modules()
-            if not name.endswith("self_attention")
+            if not is_self_attention(module, name)
         }
 
     def forward(self, tokens: Tensor, past: list[Tensor]) -> tuple[Tensor, ...]:
@@ -119,7 +123,7 @@ def steps_any_length(model: Seq2Seq) -> bool:
     decoder = model.decoder
     if isinstance(decoder, LuongDecoder):
         return not decoder.input_feeding and not getattr(decoder.attention, "is_stateful", False)
-    return isinstance(decoder, PlainDecoder | TransformerDecoder)
+    return isinstance(decoder, PlainDecoder | TransformerDecoder | DecoderOnlyTransformer)
 
 
 class ExactState(SelfAttentionState):
@@ -150,6 +154,24 @@ class Structure(NamedTuple):
         fill = Filling(tensors, rows)
         memory = SourceMemory(tensors["memory.tokens"], fill(self.memory.decoder, ("memory",)))
         return memory, fill(self.state, ("state",))
+
+
+def started(
+    model: Seq2Seq, source: Tensor, mask: Tensor, turn_shape: tuple[int, int] | None = None
+) -> Structure:
+    """Encode sources [B, S] with mask [B, S]; states before all tokens have their tensors too.
+
+    A mixer that has read nothing has a state without tensors. Its tensors are those after padding
+    alone, which by its contract changes no state.
+    """
+    memory, state = model.start(source, mask, turn_shape=turn_shape)
+    if isinstance(state, MixerStates) and START in state.layers:
+        padding = torch.zeros_like(mask[:, :1])
+        inputs = model.target_embedding(source[:, :1])  # [B, 1, E]
+        layers = cast("MixerDecoder", model.decoder).layers
+        mixers = (cast("MixerDecoderLayer", layer).mixer for layer in layers)
+        state = MixerStates(tuple(mixer(inputs, START, padding)[1] for mixer in mixers))
+    return Structure(memory, state)
 
 
 def named(tree: Any, name: str) -> dict[str, Tensor]:

@@ -27,6 +27,7 @@ from dialog.export.formats.onnx.networks import (
     EncoderNetwork,
     StepNetwork,
     Structure,
+    started,
     steps_any_length,
 )
 from dialog.models.seq2seq import Seq2Seq
@@ -40,7 +41,10 @@ SPECIAL = {"padding": PAD, "begin": BOS, "end": EOS, "unknown": UNK, "other": OT
 SIZES = (2, 5, 3)
 OTHER_SIZES = (3, 6, 4)
 """B, S and T' of the example, and of a second one: the dimensions that differ are free."""
-DIMENSIONS = dict(zip(SIZES, ("batch", "source", "past"), strict=True))
+DIMENSIONS = {
+    **dict(zip(SIZES, ("batch", "source", "past"), strict=True)),
+    SIZES[1] + SIZES[2]: "past",  # of a decoder that reads the source in its own layers
+}
 TOKENS = 7
 """T of the example."""
 GRID = "grid"
@@ -143,7 +147,7 @@ def example(model: Seq2Seq, sizes: tuple[int, int, int]) -> tuple[Structure, dic
     """
     rows, length, past = sizes
     source = torch.full((rows, length), EOS)
-    structure = Structure(*model.start(source, torch.ones_like(source, dtype=torch.bool)))
+    structure = started(model, source, torch.ones_like(source, dtype=torch.bool))
     tensors = structure.tensors()
     after = StepNetwork(model, structure).outputs(
         torch.full((rows, past), BOS), [*tensors.values()]

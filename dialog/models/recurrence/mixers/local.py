@@ -30,8 +30,13 @@ class ShortConvolution(nn.Module):
     def forward(self, inputs: Tensor, window: Window, mask: Tensor | None) -> tuple[Tensor, Window]:
         """Map inputs [B, T, C] to outputs [B, T, C]; also return the new window."""
         extended, window = with_previous(inputs, window, mask, len(self.weight) - 1)
-        sums: Tensor = _ShiftedSum.apply(extended, self.weight.to(extended.dtype))  # type: ignore[no-untyped-call]
+        sums = self.shifted_sum(extended, self.weight.to(extended.dtype))
         return F.silu(sums if self.bias is None else sums + self.bias), window
+
+    def shifted_sum(self, inputs: Tensor, weight: Tensor) -> Tensor:
+        """Return sum_j w_j * x_{t + j} [B, T, C] of x [B, T + W - 1, C] and w [W, C]."""
+        sums: Tensor = _ShiftedSum.apply(inputs, weight)  # type: ignore[no-untyped-call]
+        return sums
 
 
 def with_previous(

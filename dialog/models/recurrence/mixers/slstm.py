@@ -68,24 +68,34 @@ class SLSTM(Mixer):
             -1,
         )
         memory = state.memory or self._start(gates)
-        outputs = []
         with without_autocast(inputs):
-            for token, gate in enumerate(gates.unbind(1)):
-                after = self.step(gate, memory)
-                if mask is not None:
-                    real = mask[:, token, None, None]
-                    after = tuple(
-                        torch.where(real, new, old) for new, old in zip(after, memory, strict=True)
-                    )
-                memory = after
-                outputs.append(memory[0])
-        normed = self.norm(torch.stack(outputs, 1)).to(inputs.dtype)
+            outputs, memory = self.run(gates, memory, mask)
+        normed = self.norm(outputs).to(inputs.dtype)
         return self.output(normed), MixerState(memory, window)
 
-    def step(self, gates: Tensor, memory: Memory) -> Memory:
-        """Advance the states h, c, n, m [B, H, W / H] by one token with W x + b [B, H, 4 W / H]."""
+    def run(self, gates: Tensor, memory: Memory, mask: Tensor | None) -> tuple[Tensor, Memory]:
+        """Advance by T tokens with W x + b [B, T, H, 4 W / H], mask [B, T] (True = real); return
+        all h [B, T, H, W / H] and the states after each row's real tokens.
+        """
+        weight = exact(self.recurrent)
+        outputs = []
+        for token, gate in enumerate(gates.unbind(1)):
+            after = self.step(gate, memory, weight)
+            if mask is not None:
+                real = mask[:, token, None, None]
+                after = tuple(
+                    torch.where(real, new, old) for new, old in zip(after, memory, strict=True)
+                )
+            memory = after
+            outputs.append(memory[0])
+        return torch.stack(outputs, 1), memory
+
+    def step(self, gates: Tensor, memory: Memory, weight: Tensor) -> Memory:
+        """Advance the states h, c, n, m [B, H, W / H] by one token with W x + b [B, H, 4 W / H] and
+        R [H, W / H, 4 W / H].
+        """
         hidden, content, norm, top = memory
-        recurrent = torch.einsum("bhi,hij->bhj", hidden, exact(self.recurrent))
+        recurrent = torch.einsum("bhi,hij->bhj", hidden, weight)
         enter, forget, candidate, output = (gates + recurrent).chunk(4, -1)
         log_forget = F.logsigmoid(forget) + top
         # h = c / n does not depend on the scale m, so it needs no gradient
