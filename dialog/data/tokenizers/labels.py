@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 ESCAPED_BYTE = re.compile(r"(\\x[0-9a-f]{2})")
@@ -53,6 +53,24 @@ def readable_labels(labels: Sequence[str]) -> list[str]:
     for token, text, part in _runs(labels):
         readable[token] += text if part is None else text + SUBSCRIPTS[part]
     return readable
+
+
+def whole_characters(labels: Sequence[str]) -> list[tuple[str, int, int]]:
+    r"""Group adjacent tokens that have whole characters together: text, first token, end.
+
+    `\xe4\xbd`, `\xa0` and 好 become 你 of two tokens, and 好 of one. Bytes that form no character
+    stay.
+    """
+    runs = list(_runs(labels))
+    continued = {run.token for run in runs if run.part}
+    starts = [token for token in range(len(labels)) if token not in continued]
+    groups = pairwise([*starts, len(labels)])
+    texts = dict.fromkeys(range(len(labels)), "")
+    for run in runs:
+        texts[run.token] += "" if run.part else run.text
+    return [
+        ("".join(texts[token] for token in range(first, end)), first, end) for first, end in groups
+    ]
 
 
 def joined_labels(labels: Sequence[str]) -> str:

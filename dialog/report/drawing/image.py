@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw
 
-from dialog.report.drawing.fonts import Label, fonts, label_of, labels_of
+from dialog.report.drawing.fonts import HEIGHT, Label, fonts, label_of, labels_of
 from dialog.report.drawing.scale import highest_weight, to_colours, validate_weights
 
 Box = tuple[int, int, int, int]
@@ -172,16 +172,15 @@ def _draw(
         image.paste(_cells(to_colours(weights / peak), layout.cell), layout.corner(panel))
     for panel, heading in enumerate(labels_of(headings, limit=LABEL)):
         x, y = layout.corner(panel)
-        draw.text((x, y - 4), heading.text, fill=INK, font=heading.font, anchor="ld")
+        _paste(image, heading.mask(), (x, y - 4 - HEIGHT))
     row_labels = labels_of(rows, limit=limit)
     column_labels = labels_of(columns, limit=limit)
     for panel in range(0, len(maps), layout.across):
-        _row_labels(draw, row_labels, layout, panel)
+        _row_labels(image, row_labels, layout, panel)
     for panel in range(layout.across):
         _column_labels(image, column_labels, layout, panel)
     if title:
-        line = label_of(title, limit=TITLE)
-        draw.text((10, 8), line.text, fill=INK, font=line.font)
+        _paste(image, label_of(title, limit=TITLE).mask(), (10, 6))
     _colour_bar(image, draw, layout, peak)
     return image
 
@@ -195,17 +194,12 @@ def _cells(colours: npt.NDArray[np.uint8], cell: int) -> Image.Image:
 
 
 def _row_labels(
-    draw: ImageDraw.ImageDraw, labels: Sequence[Label], layout: HeatmapLayout, panel: int
+    image: Image.Image, labels: Sequence[Label], layout: HeatmapLayout, panel: int
 ) -> None:
     for row in range(0, len(labels), _label_interval(layout)):
         x, y, _, bottom = layout.box(row, 0, panel=panel)
-        draw.text(
-            (x - 6, (y + bottom) / 2),
-            labels[row].text,
-            fill=INK,
-            font=labels[row].font,
-            anchor="rm",
-        )
+        mask = labels[row].mask()
+        _paste(image, mask, (x - 6 - mask.width, (y + bottom - HEIGHT) // 2))
 
 
 def _column_labels(
@@ -213,9 +207,14 @@ def _column_labels(
 ) -> None:
     for column in range(0, len(labels), _label_interval(layout)):
         x, y, right, _ = layout.box(0, column, panel=panel)
-        mask = labels[column].mask()
-        corner = ((x + right - mask.width) // 2, y - layout.heading - 6 - mask.height)
-        image.paste(INK, (*corner, corner[0] + mask.width, corner[1] + mask.height), mask)
+        mask = labels[column].turned()
+        _paste(image, mask, ((x + right - mask.width) // 2, y - layout.heading - 6 - mask.height))
+
+
+def _paste(image: Image.Image, mask: Image.Image, corner: tuple[int, int]) -> None:
+    """Draw a label at its upper left corner."""
+    x, y = corner
+    image.paste(INK, (x, y, x + mask.width, y + mask.height), mask)
 
 
 def _colour_bar(

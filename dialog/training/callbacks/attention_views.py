@@ -19,7 +19,7 @@ import torch
 from dialog.analysis.attention.maps import rounded
 from dialog.analysis.attention.sums import coverage_sums, row_sums
 from dialog.atomic import replacing, write_text
-from dialog.report.drawing.attention.packing import axes_of, maps_of
+from dialog.report.drawing.attention.packing import axes_of, by_character, maps_of
 from dialog.report.drawing.attention.page import training_page
 from dialog.report.drawing.image import heatmap_grid
 from dialog.training.loggers.background import MediaLogger, PageLogger
@@ -92,9 +92,10 @@ def log_images(logger: MediaLogger, readings: Readings, step: int) -> None:
     images = {}
     for row, reading in islice(readings.items(), IMAGES):
         axes = axes_of(reading)
-        for one in maps_of(reading):
-            rows = axes[one.rows].tokens
-            columns = axes[one.columns].tokens
+        for tokens_map in maps_of(reading):
+            one, whole = by_character(tokens_map, axes)
+            rows = whole[one.rows].tokens
+            columns = whole[one.columns].tokens
             image = heatmap_grid(one.weights, rows=rows, columns=columns, title=one.name)
             images[f"attention/{row}/{one.name}"] = image
     logger.log_images(images, step)
@@ -117,8 +118,9 @@ def log_table(logger: PageLogger, readings: Readings, step: int) -> None:
 
 def table_rows(reading: Mapping[str, Any], step: int, row: int) -> list[list[str | int | float]]:
     """Return the `COLUMNS` of each head of the cross-attention over tokens."""
-    context = reading["context_tokens"]
-    response = reading["response_tokens"]
+    axes = axes_of(reading)
+    context = axes["source"].tokens
+    response = axes["target"].tokens
     rows: list[list[str | int | float]] = []
     for one in maps_of(reading):
         if (one.kind, one.columns) != ("cross", "source"):

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dialog.data.tokenizers.labels import characters_of_parts, joined_labels, readable_labels
+from dialog.data.tokenizers.labels import (
+    characters_of_parts,
+    joined_labels,
+    readable_labels,
+    whole_characters,
+)
 
 
 @pytest.mark.parametrize(
@@ -34,3 +39,18 @@ def test_bytes_of_a_character_are_shown_as_the_character(
     assert characters_of_parts(labels) == parts
     assert readable_labels(labels) == readable
     assert joined_labels(labels) == text
+
+
+@pytest.mark.parametrize(
+    ("labels", "groups"),
+    [
+        (["▁a\\xf0\\x9f", "\\x98", "\\x80b", "c"], [("▁a😀b", 0, 3), ("c", 3, 4)]),
+        (["\\xc3", "\\xa9\\xc3", "\\xa9", "▁😀"], [("éé", 0, 3), ("▁😀", 3, 4)]),
+        (["\\xe4", "x", "\\xa0"], [("\\xe4", 0, 1), ("x", 1, 2), ("\\xa0", 2, 3)]),
+        ([], []),
+    ],
+)
+def test_tokens_are_grouped_into_whole_characters(
+    labels: list[str], groups: list[tuple[str, int, int]]
+) -> None:
+    assert whole_characters(labels) == groups

@@ -6,6 +6,7 @@ import sys
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,6 +14,7 @@ from dialog.errors import UserError
 from dialog.report.drawing.attention.bertviz_view import bertviz_view
 from dialog.report.drawing.attention.packing import pack
 from dialog.report.drawing.attention.pictures import picture
+from dialog.report.drawing.attention.still import still_map
 
 
 @pytest.mark.parametrize(
@@ -87,6 +89,25 @@ def test_a_single_head_has_no_number_on_a_picture(two_heads: dict[str, Any]) -> 
     assert ">decoder.attention, head 1<" in picture(two_heads, head="1").svg()
     assert ">decoder.attention<" in picture(single).svg()
     assert picture(single).png().size != picture(two_heads).png().size
+
+
+def test_a_picture_has_whole_characters(two_heads: dict[str, Any]) -> None:
+    """Columns of a character's tokens are summed, its rows averaged; turns stay."""
+    emoji = {
+        **two_heads,
+        "context_tokens": ["<self>", "▁\\xf0\\x9f", "\\x98\\x80", "<other>", "▁you", "▁?", "</s>"],
+        "response_tokens": ["\\xf0\\x9f\\x91", "\\x8d", "</s>"],
+    }
+    drawn = picture(emoji, head="0")
+    assert drawn.columns == ["<self>", "▁😀", "<other>", "▁you", "▁?", "</s>"]
+    assert drawn.rows == ["👍", "</s>"]
+    expected = [[0.05, 0.25, 0, 0.6, 0, 0.1], [0, 0.1, 0, 0.1, 0, 0.8]]
+    np.testing.assert_allclose(drawn.weights[0], expected, atol=1e-6)
+    assert "👍" in drawn.svg()
+    still = still_map(emoji, "")
+    assert still is not None
+    assert still.columns == drawn.columns
+    assert [row[0] for row in still.rows] == drawn.rows
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import Image, ImageFont
 
 from dialog.report.drawing.fonts import fonts, has, label_of
 from dialog.report.drawing.image import SIDE, heatmap, heatmap_grid, heatmap_layout
@@ -136,19 +136,38 @@ def test_a_long_dialogue_fits_into_an_image() -> None:
     assert colour(image, layout.box(299, 999)) == ON_LIGHT[-1]
 
 
-@pytest.mark.parametrize("text", ["שלום", "مرحبا", "你好", "😀", "naïve ∀x", "नमस्ते"])
-def test_a_label_has_one_font_or_code_points(text: str) -> None:
+@pytest.mark.parametrize("text", ["שלום", "مرحبا", "你好", "😀", "ok🎉!", "naïve ∀x", "नमस्ते"])
+def test_a_label_has_fonts_or_names_of_characters(text: str) -> None:
     label = label_of(text, limit=80)
-    assert all(has(label.font, char) for char in label.text)
+    assert all(has(part.font, char) for part in label.parts for char in part.text)
     assert (
         label.text in (text, text.encode("ascii", "backslashreplace").decode())
         or "\\u" in label.text
+        or ":party popper:" in label.text
     )
+
+
+def test_a_label_has_the_font_of_each_character(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also a font of large coloured pictures, which are drawn as high as the others."""
+    plain = fonts()[0]
+    assert isinstance(plain, ImageFont.FreeTypeFont)
+    large = plain.font_variant(size=109)
+    monkeypatch.setattr("dialog.report.drawing.fonts.fonts", lambda: (plain, large))
+    monkeypatch.setattr(
+        "dialog.report.drawing.fonts.has", lambda font, char: (font is large) == (char == "A")
+    )
+    label_of.cache_clear()
+    label = label_of("xAx", limit=40)
+    assert [part.text for part in label.parts] == ["x", "A", "x"]
+    assert abs(label.width - plain.getlength("xAx")) < 3
+    assert label.mask().size == (label.width, 18)
+    assert label.mask().crop((8, 0, 15, 18)).getbbox() is not None
+    label_of.cache_clear()
 
 
 def test_without_fonts_of_the_system_code_points_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dialog.report.drawing.fonts.fonts", lambda: fonts()[:1])
-    assert label_of("你▁😀", limit=40).text == "\\u4f60_\\U0001f600"
+    assert label_of("你▁😀", limit=40).text == "\\u4f60_:grinning face:"
 
 
 def test_right_to_left_letters_need_their_order(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from dialog.errors import UserError, install
 from dialog.escaping import printable_json
-from dialog.report.drawing.attention.packing import ROLLOUT, axes_of, maps_of
+from dialog.report.drawing.attention.packing import ROLLOUT, axes_of, by_character, maps_of
 
 LESS_THAN = "\ue000"
 """Stands for "<" in tokens until they are inside the script, where an escape sequence cannot end
@@ -36,8 +36,8 @@ def bertviz_view(reading: Mapping[str, Any]) -> str:
         raise UserError(f"--bertviz: bertviz is not installed; {install('bertviz')}") from error
     import torch
 
-    maps = [one for one in maps_of(reading) if one.kind != ROLLOUT]
     axes = axes_of(printable_json(reading))
+    maps = [by_character(one, axes)[0] for one in maps_of(reading) if one.kind != ROLLOUT]
     parts = {
         "cross_attention": [one for one in maps if (one.rows, one.columns) == ("target", "source")],
         "encoder_attention": [
@@ -52,7 +52,7 @@ def bertviz_view(reading: Mapping[str, Any]) -> str:
     if not layers:
         raise UserError("--bertviz: the model has no attention over the tokens of the context")
     source, target = (
-        [token.replace("<", LESS_THAN) for token in axes[name].tokens]
+        [token.replace("<", LESS_THAN) for token in axes[name].by_character().tokens]
         for name in ("source", "target")
     )
     tokens = {"encoder_tokens": source} | (

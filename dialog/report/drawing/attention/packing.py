@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dialog.data.tokenizers.labels import characters_of_parts, readable_labels
+from dialog.data.tokenizers.labels import characters_of_parts, readable_labels, whole_characters
 from dialog.report.formats.numbers import counted
 
 Weights = npt.NDArray[np.float32]
@@ -45,11 +45,24 @@ class TokenAxis(NamedTuple):
     kinds: list[str]
     groups: list[AxisGroup]
     parts: dict[int, str]  # characters of which a token is a part
+    characters: list[AxisGroup]  # adjacent tokens with whole characters
 
     @classmethod
     def of(cls, labels: Sequence[str], kinds: list[str], groups: list[AxisGroup]) -> TokenAxis:
         """Make the axis of tokens from their labels."""
-        return cls(readable_labels(labels), kinds, groups, characters_of_parts(labels))
+        characters = [AxisGroup(*group) for group in whole_characters(labels)]
+        parts = characters_of_parts(labels)
+        return cls(readable_labels(labels), kinds, groups, parts, characters)
+
+    def by_character(self) -> TokenAxis:
+        """Return the axis of which each place has whole characters."""
+        places = {group.first: place for place, group in enumerate(self.characters)}
+        places[len(self.tokens)] = len(self.characters)
+        return TokenAxis.of(
+            [group.label for group in self.characters],
+            [self.kinds[group.first] for group in self.characters],
+            [AxisGroup(label, places[first], places[end]) for label, first, end in self.groups],
+        )
 
 
 class NamedMap(NamedTuple):
@@ -83,12 +96,11 @@ def axes_of(reading: Mapping[str, Any]) -> dict[str, TokenAxis]:
             ["start", *response_kinds[:-1]],
             [AxisGroup("response", 0, len(response))],
         ),
-        "turns": TokenAxis(turns, ["word"] * len(turns), [AxisGroup("turns", 0, len(turns))], {}),
-        "lines": TokenAxis(
+        "turns": TokenAxis.of(turns, ["word"] * len(turns), [AxisGroup("turns", 0, len(turns))]),
+        "lines": TokenAxis.of(
             labels,
             ["end" if kinds[group.first : group.end] == ["end"] else "word" for group in groups],
             [AxisGroup(label, place, place + 1) for place, label in enumerate(labels)],
-            {},
         ),
     }
 
@@ -120,6 +132,18 @@ def last_cross_attention(reading: Mapping[str, Any]) -> NamedMap | None:
     """Return the last cross-attention over tokens; None without one."""
     cross = [one for one in maps_of(reading) if one.kind == "cross" and one.columns == "source"]
     return cross[-1] if cross else None
+
+
+def by_character(
+    one: NamedMap, axes: Mapping[str, TokenAxis]
+) -> tuple[NamedMap, dict[str, TokenAxis]]:
+    """Return a map and its axes for a picture, in which each row and column has whole characters:
+    the rows of a character of several tokens are averaged, its columns summed.
+    """
+    weights = by_group(one.weights, axes[one.rows].characters, axis=-2)
+    weights = by_group(weights, axes[one.columns].characters, axis=-1)
+    whole = {name: axes[name].by_character() for name in (one.rows, one.columns)}
+    return one._replace(weights=weights), whole
 
 
 def notes_of(reading: Mapping[str, Any]) -> list[str]:
@@ -187,6 +211,8 @@ def pack(reading: Mapping[str, Any], label: str, *, most_cells: int = MOST_CELLS
 def by_group(weights: Weights, groups: Sequence[AxisGroup], *, axis: int) -> Weights:
     """Sum columns, or average rows, over the tokens of each group: axis of length S -> G."""
     along = np.moveaxis(weights, axis, 0)
+    if len(groups) == len(along):  # each is one token
+        return weights
     parts = [along[group.first : group.end] for group in groups]
     return np.stack([part.sum(0) if axis == -1 else part.mean(0) for part in parts], axis=axis)
 

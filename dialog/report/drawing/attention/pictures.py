@@ -18,6 +18,7 @@ from dialog.report.drawing.attention.packing import (
     TokenAxis,
     Weights,
     axes_of,
+    by_character,
     first_turns,
     last_cross_attention,
     maps_of,
@@ -71,7 +72,7 @@ def picture(
     """
     one = chosen_map(reading, layer)
     number = chosen_head(one, head)
-    axes = axes_of(reading)
+    one, axes = by_character(one, axes_of(reading))
     if head is None:
         heads = one.weights
         chosen = [f"head {place}" for place in range(len(heads))]

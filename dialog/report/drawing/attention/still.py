@@ -16,6 +16,7 @@ from dialog.report.drawing.attention.packing import (
     TokenAxis,
     Weights,
     axes_of,
+    by_character,
     last_cross_attention,
 )
 from dialog.report.drawing.scale import ON_DARK, ON_LIGHT, to_colours, to_css
@@ -54,7 +55,7 @@ def still_map(reading: Mapping[str, Any], label: str, *, rows: int = MOST_ROWS) 
     last = last_cross_attention(reading)
     if last is None:
         return None
-    axes = axes_of(reading)
+    last, axes = by_character(last, axes_of(reading))
     weights = last.weights.mean(0)[:rows]  # [T, S]
     folded, columns = fold(weights, axes["source"])
     peak = columns[1].max()
