@@ -42,8 +42,8 @@ COMPARED = {name: NORMALISATIONS[name] for name in ("verbatim", "letters")}
 """Normalisations: verbatim except for white space; letters and digits only."""
 UNITS = {
     "dialogues": "dialogues",
-    "contexts": "(whole context, response)",
-    "pairs": "(previous turn, response)",
+    "contexts": "context and response",
+    "pairs": "last turn and response",
     "responses": "responses",
 }
 ACROSS = {
@@ -131,20 +131,22 @@ class DuplicateSection:
             severity(bad=in_train["validation"] or in_either, look=within_train),
             f"{counted(duplicated[worst], f'{worst} dialogue')} in {others}; "
             f"{counted(within_train, 'duplicate')} within train",
-            f"Verbatim duplicates: {counted(within_train, 'dialogue')} within train, "
-            f"{counted(in_train['test'], 'test dialogue')} and "
-            f"{counted(in_train['validation'], 'validation dialogue')} in train, "
-            f"{counted(in_validation, 'test dialogue')} in validation."
+            "Dialogues that another one repeats word for word:"
+            f" {count(within_train)} within train, {counted(in_train['test'], 'test dialogue')}"
+            f" and {counted(in_train['validation'], 'validation dialogue')} in train,"
+            f" {counted(in_validation, 'test dialogue')} in validation."
             + (
-                " Scores on these measure memorisation."
+                " On these, a score shows what the model has memorised."
                 if in_train["validation"] or in_either
                 else ""
             ),
             " ".join(_advice(sum(in_train.values()), within_train, in_validation)),
             (
-                _table("Across splits: verbatim / by letters and digits", data, ACROSS),
                 _table(
-                    "Duplicates of an earlier one in the split: verbatim / by letters and digits",
+                    "In another split: word for word / by letters and digits only", data, ACROSS
+                ),
+                _table(
+                    "Like an earlier one of the split: word for word / by letters and digits only",
                     data,
                     WITHIN,
                 ),
@@ -299,11 +301,15 @@ class LeakSection:
         return Finding(
             "Leaks between splits",
             severity(bad=leaking),
-            f"{leaked[worst]} of {worst} dialogues share a pair of turns with train",
+            f"{leaked[worst]} of {worst} dialogues share two turns in a row with train",
             f"{leaked['test']} of the test dialogues and {leaked['validation']} of the validation"
-            " dialogues share a pair of consecutive turns with train: the same words, at least"
-            f" {MINIMUM_WORDS} in the second turn."
-            + (" A model that memorises these pairs scores too well." if leaking else ""),
+            " dialogues have two turns in a row that a training dialogue also has: the same words,"
+            f" at least {MINIMUM_WORDS} in the second turn."
+            + (
+                " A model can answer these from memory, so its scores on them are too good."
+                if leaking
+                else ""
+            ),
             self._advice() if leaking else "",
             (_bar_chart(ids), self._table()) if leaking else (),
             {

@@ -82,12 +82,13 @@ class GenericSection:
         generic = dropped["target"] / max(len(responses), 1)
         texts = {side: part_of(dropped[side], len(responses)) for side in SIDES}
         summary = (
-            f"{texts['target']} of the training responses are generic: the turns that they answer"
-            f" have an entropy above {THRESHOLD:g} bit. {texts['source']} answer a turn whose"
-            f" responses have an entropy above {THRESHOLD:g} bit."
+            f"{texts['target']} of the training responses are generic: each answers many different"
+            f" turns, with an entropy above {THRESHOLD:g} bit (two turns equally often have"
+            f" {THRESHOLD:g} bit). {texts['source']} answer a turn that has many different"
+            f" responses, also above {THRESHOLD:g} bit."
         )
         if any(dropped.values()):
-            summary += " Training on them makes replies dull."
+            summary += " A model that is trained on them can give dull replies."
         advice = (
             f"If replies are dull, data.filters=[{{name: entropy, threshold: {THRESHOLD:g}}}]"
             " drops generic responses."
@@ -95,7 +96,7 @@ class GenericSection:
         return Finding(
             "Generic responses",
             severity(bad=generic > 0.2, look=generic > 0.02),
-            f"{texts['target']} of training responses are generic",
+            f"{texts['target']} of training responses are generic: they fit many turns",
             summary,
             advice if generic > 0.02 else "",
             _details(top),

@@ -87,7 +87,7 @@ class NearDuplicateSection:
         within_train = len(self.within["train"].near)
         numbers = {
             f"{in_train[worst]} of {worst} dialogues in train": len(dialogues[worst].near),
-            f"{count(within_train)} within train": within_train,
+            f"{counted(within_train, 'dialogue')} within train": within_train,
             **self._other_numbers(in_validation["dialogues"]),
         }
         texts = [text for text, number in numbers.items() if number]
@@ -95,11 +95,12 @@ class NearDuplicateSection:
             "Near duplicates",
             self._severity(in_validation["dialogues"]),
             "; ".join(texts or [*numbers][:2]),
-            f"Near duplicates: {in_train['test']} of the test dialogues and"
-            f" {in_train['validation']} of the validation dialogues in train;"
-            f" {count(len(in_validation['dialogues'].near))} test dialogues in validation;"
-            f" {count(within_train)} within train. They share {percent(THRESHOLD)} or more of all"
-            " their three-word sequences; exact duplicates count too.",
+            f"{in_train['test']} of the test dialogues and {in_train['validation']} of the"
+            " validation dialogues are nearly the same as a training dialogue;"
+            f" {counted(len(in_validation['dialogues'].near), 'test dialogue')} as one of"
+            f" validation, {counted(within_train, 'training dialogue')} as an earlier one. Nearly"
+            f" the same: {percent(THRESHOLD)} or more of all sequences of three words are in both."
+            " Exact duplicates count too.",
             " ".join(self._advice(in_validation["dialogues"])),
             (*self._tables(in_validation), *self._examples()),
             {

@@ -190,15 +190,15 @@ class SpeakerSection:
     def finding(self, read_dialogues: ReadDialogues) -> Finding:
         """Return counts by split, with a few dialogues of each irregularity."""
         total = {name: sum(self.counts[split][name] for split in SPLITS) for name in IRREGULARITIES}
-        one_sided = counted(total["one_sided"], "one-sided dialogue")
+        one_sided = f"{counted(total['one_sided'], 'dialogue')} with one speaker"
         echoes = counted(total["echoes"], "repeated turn")
-        same_speaker = f"{counted(total['same_speaker'], 'turn')} by the previous speaker"
+        same_speaker = f"{counted(total['same_speaker'], 'turn')} after the same speaker"
         figures = f"{one_sided}; {same_speaker}; {echoes}"
         return Finding(
             "Speakers",
             severity(bad=total["one_sided"], look=total["same_speaker"] or total["echoes"]),
             figures,
-            f"{figures}. All turns of a one-sided dialogue are by one speaker.",
+            f"{figures} (equal to the turn before it).",
             " ".join(advice for name, advice in ADVICE.items() if total[name]),
             filled(
                 by_split(

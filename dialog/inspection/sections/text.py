@@ -88,8 +88,9 @@ class CharacterSection:
             "Characters",
             severity(bad=harmful + garbled > 0.001 * self.turns, look=unusual or garbled or padded),
             f"{figures}, {count(padded)} with outer white space" if padded else figures,
-            f"{count(len(total))} distinct characters. {figures} (UTF-8 that was decoded as another"
-            f" encoding). {counted(padded, 'turn')} with white space at an edge.",
+            f"The text has {count(len(total))} different characters: {figures}. A garbled turn was"
+            " decoded in a wrong encoding, such as Ã© for é. White space begins or ends"
+            f" {counted(padded, 'turn')}.",
             " ".join(advice for number, advice in advices if number),
             self._details(total, unusual),
             self._data(total, unusual),

@@ -166,11 +166,13 @@ class TokenSection:
             ),
             f"{percent_of(*sources[longest])} of {longest} contexts truncated, "
             f"{percent_of(*unknowns[least_known])} of {least_known} tokens unknown",
-            f"max_source={self.limits['source']} truncates {part_of(train['source'], examples)} of"
-            f" the training contexts at the start, max_target={self.limits['target']} truncates"
-            f" {part_of(train['target'], examples)} of the training responses at the end. Of the"
-            f" test tokens, {part_of(test['unknown'], test['tokens'])} are unknown and"
-            f" {percent_of(test['parts'], test['tokens'])} are parts of characters.",
+            f"{part_of(train['source'], examples)} of the training contexts have more than"
+            f" {self.limits['source']} tokens (data.max_source) and lose their beginning;"
+            f" {part_of(train['target'], examples)} of the training responses have more than"
+            f" {self.limits['target']} (data.max_target) and lose their end. Of the test tokens,"
+            f" {part_of(test['unknown'], test['tokens'])} are unknown to the tokenizer, and"
+            f" {percent_of(test['parts'], test['tokens'])} are parts of characters, such as one"
+            " byte of an emoji.",
             " ".join(self._advice(needed[longest], needed["train"], unknown, most_truncated)),
             (
                 *self._charts(lengths["train"]),

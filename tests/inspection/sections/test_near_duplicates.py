@@ -61,7 +61,7 @@ def test_near_duplicates_within_a_split(find: Callable[..., dict[str, Finding]])
         (f"train-{20 + n}", f"train-{n}") for n in range(20)
     ]
     assert all(0.8 <= item["similarity"] < 1.0 for item in near)
-    assert (finding.severity, "20 within train" in finding.headline) == ("look", True)
+    assert (finding.severity, "20 dialogues within train" in finding.headline) == ("look", True)
 
 
 def test_a_near_duplicate_of_test_in_validation_is_bad(

@@ -20,6 +20,7 @@ def test_speakers_and_echoes(find: Callable[..., dict[str, Finding]]) -> None:
     }
     assert finding.severity == "bad"
     assert (
-        finding.headline == "1 one-sided dialogue; 2 turns by the previous speaker; 1 repeated turn"
+        finding.headline
+        == "1 dialogue with one speaker; 2 turns after the same speaker; 1 repeated turn"
     )
     assert "data.merge_turns=true" in finding.advice
