@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import copy
 import itertools
-import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -28,13 +27,9 @@ from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD
 from dialog.errors import RunError
 from dialog.generation.constraints import Constraints
 from dialog.generation.searches.greedy import Greedy
-from dialog.models.attention import MultiHeadAttention
-from dialog.models.attention.attention import ATTENTIONS, build_attention
-from dialog.models.contracts import Encoded
 from dialog.models.recurrent.cells import GRU, LSTM
 from dialog.models.recurrent.sequences import run_layer
 from dialog.models.seq2seq import Seq2Seq
-from dialog.training.optimization.allocator import tune_process
 from dialog.training.optimization.precision import precision_plugin
 
 pytestmark = [
@@ -48,26 +43,6 @@ pytestmark = [
 FAMILIES = ["lstm", "transformer"]
 NEAR = {"32-true": 1e-4, "bf16-mixed": 0.03, "bf16-true": 0.08, "16-mixed": 0.01}
 """Largest relative difference of a loss from the CPU's in float32."""
-CASES: dict[str, dict[str, Any]] = {
-    "additive": {"size": 16},
-    "dot": {},
-    "scaled_dot": {},
-    "bilinear": {},
-    "multi_head": {"heads": 4},
-    "fine_grained": {"size": 16},
-    "location": {"size": 16},
-    "local": {"size": 16},
-    "interactive": {"scorer": {"name": "additive", "size": 16}},
-}
-
-
-@pytest.fixture(autouse=True)
-def exact() -> Iterator[None]:
-    """Compute float32 products without TF32."""
-    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    yield
-    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
 
 
 class Record(lightning.Callback):
@@ -222,83 +197,6 @@ def near(found: dict[str, Tensor], expected: dict[str, Tensor], tolerance: float
     whole = torch.cat([each.flatten() for each in expected.values()])
     apart = torch.cat([found[name].flatten() for name in expected]) - whole
     assert apart.norm() <= tolerance * whole.norm()
-
-
-# ------------------------------------------------------------------ attention
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize("case", CASES)
-def test_every_attention_equals_the_cpus(case: str, dtype: torch.dtype) -> None:
-    """Weights are float32 and sum to 1, contexts are near float64; rows without real tokens are
-    finite.
-    """
-    assert {*CASES, "none"} == set(ATTENTIONS)
-    torch.manual_seed(1)
-    attention = build_attention({"name": case, **CASES[case]}, query_size=32, key_size=32).to(dtype)
-    query, states = torch.randn(3, 2, 32).to(dtype), torch.randn(3, 50, 32).to(dtype)
-    mask = torch.arange(50) < torch.tensor([[50], [20], [0]])
-    found, shown = read(copy.deepcopy(attention).cuda(), query.cuda(), states.cuda(), mask.cuda())
-    expected, _ = read(copy.deepcopy(attention).double(), query.double(), states.double(), mask)
-    assert shown.dtype is torch.float32
-    real = shown[:2].sum(-1)
-    torch.testing.assert_close(real, torch.ones_like(real), rtol=0, atol=1e-5)
-    tolerance = {torch.float32: 1e-5, torch.bfloat16: 0.05, torch.float16: 0.01}[dtype]
-    torch.testing.assert_close(found.double().cpu(), expected, rtol=tolerance, atol=tolerance)
-
-
-def read(
-    attention: Any,
-    query: Tensor,
-    states: Tensor,
-    mask: Tensor,
-) -> tuple[Tensor, Tensor]:
-    shown: list[Tensor] = []
-    encoded = Encoded(states.masked_fill(~mask.unsqueeze(-1), 0), mask, states[:, 0])
-    contexts, _ = attention(
-        query, *attention.start(encoded), lambda _, weights: shown.append(weights)
-    )
-    return contexts, shown[0]
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize("groups", [None, 2])
-@pytest.mark.parametrize("causal", [False, True])
-def test_fused_kernels_equal_the_formula(
-    dtype: torch.dtype, groups: int | None, causal: bool
-) -> None:
-    torch.manual_seed(1)
-    attention = MultiHeadAttention(64, 4, key_value_heads=groups).cuda().to(dtype)
-    states = torch.randn(3, 40, 64, device="cuda", dtype=dtype)
-    mask = (
-        None
-        if causal
-        else (torch.arange(40, device="cuda") < torch.tensor([[40], [9], [1]]).cuda())[
-            :, None, None
-        ]
-    )
-    keys_values = attention.keys_values(states)
-    fused = attention(states, *keys_values, mask, causal)
-    formula = attention(states, *keys_values, mask, causal, lambda *_: None)
-    tolerance = {torch.float32: 1e-5, torch.bfloat16: 0.03, torch.float16: 0.005}[dtype]
-    torch.testing.assert_close(fused, formula, rtol=tolerance, atol=tolerance)
-
-
-def test_attention_needs_no_plan_for_a_new_shape() -> None:
-    """cuDNN's kernels would build one for each; see `avoid_cudnn_attention`."""
-    tune_process()
-    attention = MultiHeadAttention(64, 4).cuda().bfloat16()
-
-    def step(tokens: int) -> None:
-        states = torch.randn(2, tokens, 64, device="cuda", dtype=torch.bfloat16)
-        attention(states, *attention.keys_values(states)).sum().backward()
-        torch.cuda.synchronize()
-
-    step(9)
-    began = time.monotonic()
-    for tokens in range(10, 50):
-        step(tokens)
-    assert time.monotonic() - began < 5
 
 
 # ------------------------------------------------------------------ recorded steps

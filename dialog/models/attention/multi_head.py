@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from dialog.models.attention.blockwise import blockwise, would_fill_memory
 from dialog.models.attention.heads import HeadSlices
+from dialog.models.attention.right_padding import attend_to_real, is_long
 from dialog.models.attention.softmax import masked_softmax
 from dialog.models.contracts import AttentionHook, meant_for
 from dialog.models.kernels.linear import Linear
@@ -152,12 +153,14 @@ class MultiHeadAttention(nn.Module):
         hook: AttentionHook | None = None,
         *,
         turn: Callable[[Tensor], Tensor] | None = None,
+        right_padded: bool = False,
     ) -> Tensor:
         """Map queries [B, T, D] to [B, T, D]; mask broadcastable to [B, H, T, S]; causal: the last
         query sees all keys.
 
         ``turn`` applies rotary positions to the query heads [B, H, T, D / H]; the keys must be
-        turned already.
+        turned already. ``right_padded``: the mask is that of padding on the right of the queries,
+        whose own tokens are the keys; outputs at padding may be anything.
         """
         hook = meant_for(hook, self)
         heads = self._split(self.query(query))  # [B, H, T, D / H]
@@ -167,7 +170,9 @@ class MultiHeadAttention(nn.Module):
         causal = causal and heads.shape[2] > 1  # a single query sees all keys
         blocks = hook is None and dropout > 0 and would_fill_memory(heads, keys)
         fused = hook is None and not blocks and not _formula_is_faster(heads)
-        if keys.shape[1] != self.heads and not (fused and _kernel_supports_groups(keys)):
+        without_mask = right_padded and mask is not None and hook is None and is_long(heads)
+        supports_groups = fused and not without_mask and _kernel_supports_groups(keys)
+        if keys.shape[1] != self.heads and not supports_groups:
             keys, values = (
                 states.repeat_interleave(self.heads // keys.shape[1], 1)
                 for states in (keys, values)
@@ -176,7 +181,10 @@ class MultiHeadAttention(nn.Module):
             earlier = causal_mask(heads.shape[2], keys.shape[2], keys.device)
             mask = earlier if mask is None else mask & earlier
             causal = False
-        if fused:
+        if without_mask:
+            assert mask is not None
+            mixed = attend_to_real(heads, keys, values, mask, dropout)
+        elif fused:
             mixed = F.scaled_dot_product_attention(
                 heads,
                 keys,

@@ -39,7 +39,9 @@ class EncoderLayer(nn.Module):
         """Map states [B, S, D] to [B, S, D]; mask [B, 1, 1, S]."""
         x = lowered(self.self_residual.normed(states))
         keys, values = self.self_attention.keys_values(x)  # [B, G, S, D / H]
-        attended = self.self_attention(x, turn(keys), values, mask, hook=hook, turn=turn)
+        attended = self.self_attention(
+            x, turn(keys), values, mask, hook=hook, turn=turn, right_padded=True
+        )
         states = self.self_residual.added(states, attended)
         states = self.feed_residual(states, self.feed_forward)
         return states  # [B, S, D]

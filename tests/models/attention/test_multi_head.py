@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from operations import Operations
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from dialog.models.attention import MultiHeadAttention
 from dialog.models.attention.multi_head import causal_mask
@@ -195,6 +197,56 @@ def test_bfloat16_on_a_cpu_uses_the_formula(
     torch.testing.assert_close(
         output.float(), expected, rtol=0.03, atol=0.03 * expected.abs().max().item()
     )
+
+
+# of the fallback without a fused kernel
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype")
+@pytest.mark.parametrize("groups", [None, 2], ids=["own", "grouped"])
+def test_right_padding_needs_no_mask(
+    groups: int | None,
+    draw: Callable[..., Tensor],
+    stir: Callable[[nn.Module], nn.Module],
+    agree: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As for long rows on a GPU; a row may have no padding, and one no token."""
+    attention, states = stir(MultiHeadAttention(16, 4, key_value_heads=groups)), draw(4, 9, 16)
+    states.requires_grad_()
+    real = torch.arange(9) < torch.tensor([[9], [5], [1], [0]])
+    leaves = [states, *attention.parameters()]
+
+    def outputs() -> Tensor:
+        keys, values = attention.keys_values(states)
+        mask = real[:, None, None]
+        mixed = attention(states, keys, values, mask, right_padded=True)
+        return mixed.masked_fill(~real.unsqueeze(-1), 0.0)
+
+    expected = outputs()
+    monkeypatch.setattr("dialog.models.attention.multi_head.is_long", lambda query: True)
+    agree([outputs()], [expected], leaves)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_long_rows_use_flash_attention_and_wait_for_nothing(
+    dropout: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the meta device torch chooses the kernel as on a GPU if FLOPs are counted; values cannot
+    be read there.
+    """
+    monkeypatch.setattr("dialog.models.attention.multi_head.is_long", lambda query: True)
+    ran: list[str] = []
+    with torch.device("meta"):
+        attention = MultiHeadAttention(64, 4, dropout=dropout).bfloat16()
+        states = torch.empty(3, 600, 64, dtype=torch.bfloat16, requires_grad=True)
+        mask = torch.empty(3, 1, 1, 600, dtype=torch.bool)
+    with FlopCounterMode(display=False), Operations(lambda done: ran.append(str(done.call))):
+        keys, values = attention.keys_values(states)
+        attention(states, keys, values, mask, right_padded=True).sum().backward()
+    assert [name for name in ran if "attention" in name] == [
+        "aten._flash_attention_forward.default",
+        "aten._flash_attention_backward.default",
+    ]
+    assert all(leaf.grad is not None for leaf in (states, *attention.parameters()))
 
 
 @pytest.mark.parametrize("heads", [3, 0, -2])
