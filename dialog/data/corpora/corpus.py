@@ -4,12 +4,13 @@ into UserError.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from dialog.data.dialogue import Dialogue, Entry, Malformed, Turn
+from dialog.data.reading.parts import Part
 from dialog.errors import UserError
 
 
@@ -25,6 +26,21 @@ class Corpus(Protocol):
         """
 
 
+@runtime_checkable
+class DivisibleCorpus(Corpus, Protocol):
+    """A corpus of which several processes can each read a part."""
+
+    def parts(self, split: str) -> Sequence[Part]:
+        """Return the parts of a split in order; none if it cannot be divided, such as a compressed
+        file.
+
+        The dialogues of all parts, one after the other, are those of `dialogues(split)`.
+        """
+
+    def part(self, split: str, part: Part) -> Iterator[Entry]:
+        """Yield the dialogues of a part."""
+
+
 @dataclass(frozen=True)
 class ReadableCorpus:
     """Wrap a corpus: an ``OSError`` of its reader, or a value of another type than promised,
@@ -35,10 +51,19 @@ class ReadableCorpus:
 
     def dialogues(self, split: str) -> Iterator[Entry]:
         """See `Corpus.dialogues`."""
+        return self._checked(self.corpus.dialogues(split))
+
+    def parts(self, split: str) -> Sequence[Part]:
+        """See `DivisibleCorpus.parts`; none if the corpus is not divisible."""
+        if not isinstance(self.corpus, DivisibleCorpus):
+            return ()
         with read_errors_as_user_errors():
-            for entry in self.corpus.dialogues(split):
-                self._check(entry)
-                yield entry
+            return self.corpus.parts(split)
+
+    def part(self, split: str, part: Part) -> Iterator[Entry]:
+        """See `DivisibleCorpus.part`."""
+        assert isinstance(self.corpus, DivisibleCorpus)
+        return self._checked(self.corpus.part(split, part))
 
     def fingerprint(self) -> Mapping[str, str]:
         """See `Corpus.fingerprint`."""
@@ -55,6 +80,12 @@ class ReadableCorpus:
     def _name(self) -> str:
         kind = type(self.corpus)
         return f"{kind.__module__}.{kind.__qualname__}"
+
+    def _checked(self, entries: Iterator[Entry]) -> Iterator[Entry]:
+        with read_errors_as_user_errors():
+            for entry in entries:
+                self._check(entry)
+                yield entry
 
     def _check(self, entry: object) -> None:
         if isinstance(entry, Malformed):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -15,7 +15,8 @@ from dialog.data.dialogue import SPLITS, Dialogue, Entry
 from dialog.data.reading.downloads import is_offline
 from dialog.data.reading.files import find_names, require_file
 from dialog.data.reading.json_text import Json
-from dialog.data.reading.parquet import INSTALL, Row, RowOrError, read_rows
+from dialog.data.reading.parquet import INSTALL, Row, RowOrError, read_rows, row_groups
+from dialog.data.reading.parts import Part, grouped
 from dialog.errors import UserError
 
 SPEAKERS = ("role", "speaker", "from")
@@ -101,7 +102,33 @@ class HuggingFace:
 
     def dialogues(self, split: str) -> Iterator[Entry]:
         """Yield the dialogues of a split in the order of its rows."""
-        numbered = enumerate(self._rows(split), start=1)
+        return self._dialogues(self._rows(split), split, 1)
+
+    def parts(self, split: str) -> Sequence[Part]:
+        """Return runs of row groups of a split's files; a data set of the Hub has none."""
+        if self.dataset:
+            return ()
+        groups = [row_groups(file) for file in _split_shards(self.path, self.names[split])]
+        total = sum(group.bytes for groups_of_file in groups for group in groups_of_file)
+        parts = []
+        before = 0
+        for file, groups_of_file in enumerate(groups):
+            for start, end in grouped([group.bytes for group in groups_of_file], total):
+                parts.append(Part(file, start, end, before))
+                before += sum(group.rows for group in groups_of_file[start:end])
+        return parts
+
+    def part(self, split: str, part: Part) -> Iterator[Entry]:
+        """Yield the dialogues of a part; see `DivisibleCorpus`."""
+        file = _split_shards(self.path, self.names[split])[part.file]
+        rows = read_rows(file, self._columns, (part.start, part.end))
+        return self._dialogues(rows, split, part.before + 1)
+
+    def _dialogues(
+        self, rows: Iterable[tuple[str, RowOrError]], split: str, first: int
+    ) -> Iterator[Entry]:
+        """Yield the dialogues of rows that are numbered from `first`."""
+        numbered = enumerate(rows, start=first)
         items = ((place, (f"{split}-{number}", row)) for number, (place, row) in numbered)
         entries = records(items, lambda item, place: self._dialogue(*item, place))
         unsplit = len(set(self.names.values())) == 1 or (not self.dataset and self.path.is_file())
@@ -123,9 +150,12 @@ class HuggingFace:
     def _rows(self, split: str) -> Iterator[tuple[str, RowOrError]]:
         if self.dataset:
             return _hub_rows(self.dataset, self.config, self.revision, self.names[split])
-        columns = [*self.columns, *([self.id] if self.id else [])]
         files = _split_shards(self.path, self.names[split])
-        return chain.from_iterable(read_rows(file, columns) for file in files)
+        return chain.from_iterable(read_rows(file, self._columns) for file in files)
+
+    @property
+    def _columns(self) -> list[str]:
+        return [*self.columns, *([self.id] if self.id else [])]
 
     def _dialogue(self, id: str, row: RowOrError, place: str) -> Dialogue:
         if isinstance(row, UnicodeDecodeError):

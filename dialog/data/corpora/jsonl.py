@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -13,12 +13,13 @@ from dialog.data.corpora.parsing.chat_messages import (
     misplaced_role,
     parse_chat,
 )
-from dialog.data.corpora.parsing.corpus_files import SplitFileCorpus
+from dialog.data.corpora.parsing.corpus_files import LineFileCorpus
 from dialog.data.corpora.parsing.json_records import json_records
 from dialog.data.corpora.parsing.lines import byte_lines, line_number, line_records
 from dialog.data.corpora.parsing.records import record_id
 from dialog.data.dialogue import Dialogue, Entry, Turn
 from dialog.data.reading.json_text import Json, parse_json
+from dialog.data.reading.parts import Part
 from dialog.errors import UserError
 
 TURNS = '{"id": "d1", "turns": [{"speaker": "A", "text": "Hi !"}, ...]}'
@@ -29,7 +30,7 @@ CHAT = (
 SPEAKERS = ("user", "assistant")
 
 
-class JsonLines(SplitFileCorpus):
+class JsonLines(LineFileCorpus):
     """Read JSON lines: `train.jsonl`, `validation.jsonl` and `test.jsonl`, or one file.
 
     Each line is `{"id": str, "turns": [{"speaker": str, "text": str} or str, ...], "meta": {...}}`.
@@ -72,9 +73,13 @@ class JsonLines(SplitFileCorpus):
         self.pair = (context, response) if context and response else ()
         self.encoding = encoding
 
-    def read(self, file: Path, split: str) -> Iterator[Entry]:
-        """Yield the dialogues of a file."""
-        return value_records(file, partial(self._dialogue, split), self.encoding)
+    def read_part(self, file: Path, split: str, part: Part | None) -> Iterator[Entry]:
+        """Yield the dialogues of a file or of a part of it."""
+        return value_records(file, partial(self._dialogue, split), self.encoding, part)
+
+    def parts(self, split: str) -> Sequence[Part]:
+        """Return the parts of the file of a split; a JSON array has none."""
+        return () if _is_array(self._file(split)) else super().parts(split)
 
     def _dialogue(self, split: str, fields: Json, place: str, number: str) -> Dialogue:
         id = f"{split}-{number}"
@@ -112,18 +117,27 @@ class JsonLines(SplitFileCorpus):
 
 
 def value_records(
-    path: Path, parse: Callable[[Json, str, str], Dialogue], encoding: str | None = None
+    path: Path,
+    parse: Callable[[Json, str, str], Dialogue],
+    encoding: str | None = None,
+    part: Part | None = None,
 ) -> Iterator[Entry]:
-    """Yield `records` of `parse(value, place, number)` for each JSON line, or each element of the
-    array of a file NAME.json.
+    """Yield `records` of `parse(value, place, number)` for each JSON line of a file or a part of
+    it, or each element of the array of a file NAME.json.
     """
-    if ".json" in path.suffixes and next(byte_lines(path))[1].lstrip().startswith(b"["):
+    if _is_array(path):
         return json_records(path, lambda key, value, place: parse(value, place, key))
     return line_records(
         path,
         lambda line, place: parse(parse_json(line, place), place, line_number(place)),
         encoding,
+        part,
     )
+
+
+def _is_array(path: Path) -> bool:
+    """Return whether a file NAME.json holds a JSON array."""
+    return ".json" in path.suffixes and next(byte_lines(path))[1].lstrip().startswith(b"[")
 
 
 def _text(value: object, key: str, where: str, *, empty: bool = True) -> str:
@@ -133,7 +147,7 @@ def _text(value: object, key: str, where: str, *, empty: bool = True) -> str:
     return value
 
 
-class Messages(SplitFileCorpus):
+class Messages(LineFileCorpus):
     """Read chats in OpenAI's format: `train.jsonl`, `validation.jsonl` and `test.jsonl`, or one
     file.
 
@@ -153,9 +167,13 @@ class Messages(SplitFileCorpus):
         hint = f"it should hold dialogues, one a line: {CHAT}"
         super().__init__(path, "messages", (".jsonl",), hint)
 
-    def read(self, file: Path, split: str) -> Iterator[Entry]:
-        """Yield the dialogues of a file."""
-        return value_records(file, partial(_chat, split))
+    def read_part(self, file: Path, split: str, part: Part | None) -> Iterator[Entry]:
+        """Yield the dialogues of a file or of a part of it."""
+        return value_records(file, partial(_chat, split), part=part)
+
+    def parts(self, split: str) -> Sequence[Part]:
+        """Return the parts of the file of a split; a JSON array has none."""
+        return () if _is_array(self._file(split)) else super().parts(split)
 
 
 def _chat(split: str, fields: Json, place: str, number: str) -> Dialogue:

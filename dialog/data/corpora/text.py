@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from dialog.data.corpora.parsing.corpus_files import SplitFileCorpus
+from dialog.data.corpora.parsing.corpus_files import LineFileCorpus
 from dialog.data.corpora.parsing.lines import byte_lines, decode_line, line_number
 from dialog.data.corpora.parsing.records import Block, block_records
 from dialog.data.corpora.parsing.splits import split_by_hash
 from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
 from dialog.data.reading.files import find_file, find_names
+from dialog.data.reading.parts import Part, grouped, line_parts
 from dialog.errors import UserError
 
 
-class PlainText(SplitFileCorpus):
+class PlainText(LineFileCorpus):
     """Read plain text: `train.txt`, `validation.txt` and `test.txt`, or one file.
 
     A line is a turn; blank lines separate dialogues. Ids are `<split>-<number of the first line>`.
@@ -58,15 +59,32 @@ class PlainText(SplitFileCorpus):
         name = file.relative_to(self.path).as_posix()
         return name[: name.index(".txt")]
 
-    def read(self, file: Path, split: str) -> Iterator[Entry]:
-        """Yield the dialogues of a file."""
+    def parts(self, split: str) -> Sequence[Part]:
+        """Return the parts of the file of a split, or runs of the texts of the folder."""
+        texts = self._texts()
+        if not texts:
+            return line_parts(self._file(split), _blank)
+        sizes = [file.stat().st_size for file in texts]
+        return [Part(0, start, end, 0) for start, end in grouped(sizes, sum(sizes))]
+
+    def part(self, split: str, part: Part) -> Iterator[Entry]:
+        """Yield the dialogues of a part; see `LineFileCorpus`."""
+        texts = self._texts()
+        if not texts:
+            return super().part(split, part)
+        files = texts[part.start : part.end]
+        entries = (entry for file in files for entry in self.read(file, self._name(file)))
+        return split_by_hash(entries, split)
+
+    def read_part(self, file: Path, split: str, part: Part | None) -> Iterator[Entry]:
+        """Yield the dialogues of a file or of a part of it."""
 
         def parse(block: Block[bytes], place: str) -> Dialogue | None:
             if _blank(block[0][1]):
                 return None
             return Dialogue(f"{split}-{line_number(place)}", tuple(self._turns(block)), place=place)
 
-        return block_records(byte_lines(file), _begins, parse)
+        return block_records(byte_lines(file, part=part), _begins, parse)
 
     def _turns(self, block: Block[bytes]) -> Iterator[Turn]:
         for index, (place, raw) in enumerate(block):

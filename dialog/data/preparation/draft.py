@@ -1,4 +1,5 @@
-"""The draft: the tokenizer and the filters' surveys, which all shards share.
+"""The draft: the tokenizer, the filters' surveys and the parts of the corpus, which all shards
+share.
 
 It is a function of the job alone, built in one pass over the corpus per filter and one for the
 tokenizer.
@@ -18,6 +19,7 @@ from dialog.atomic import new_folder
 from dialog.config.components import build
 from dialog.data.corpora import Corpus
 from dialog.data.dialogue import SPLITS, Entry
+from dialog.data.preparation.division import Division, divide, write_division
 from dialog.data.preparation.filtering import (
     BLOCK,
     SurveyedFilter,
@@ -34,26 +36,30 @@ RECORDS = "records.json"
 """Number of records of each split that was read for the draft, or for a shard."""
 
 
-def write_draft(job: Job, shards: Path, progress: Progress = no_progress) -> None:
-    """Write `<shards>/draft/`, unless it exists: tokenizer, surveys and the number of records read
-    per split.
+def write_draft(job: Job, shards: Path, count: int = 1, progress: Progress = no_progress) -> None:
+    """Write `<shards>/draft/`, unless it exists: tokenizer, surveys, parts, and the number of
+    records read per split.
     """
     if (shards / DRAFT).is_dir():
         return
     with new_folder(shards / DRAFT) as folder:
         records: dict[str, int] = {}
+        division = divide(job.corpus, count)
         for number, filter in enumerate(job.build_filters()):
             read = partial(
                 _read, job.corpus, records, progress, f"filter {job.filters[number]['name']}"
             )
             splits = {split: UsableDialogues(read, job.rules, split) for split in SPLITS}
             np.save(folder / f"filter-{number}.npy", filter.survey(splits), allow_pickle=False)
-        texts = _texts(job, read_filters(job, folder), records, progress)
+        filters = read_filters(job, folder)
+        texts = _texts(job, division, filters, records, progress)
         build(TOKENIZERS, job.tokenizer, texts=chain(texts, _reported(progress))).save(
             folder / TOKENIZER
         )
-        for _ in texts:
-            pass  # count also the records that the tokenizer did not read
+        if filters or not division.is_divided("train"):
+            for _ in texts:
+                pass  # count also the records that the tokenizer did not read
+        write_division(folder, division)
         (folder / RECORDS).write_text(json.dumps(records))
 
 
@@ -96,7 +102,11 @@ def _read(
 
 
 def _texts(
-    job: Job, filters: Sequence[SurveyedFilter], records: dict[str, int], progress: Progress
+    job: Job,
+    division: Division,
+    filters: Sequence[SurveyedFilter],
+    records: dict[str, int],
+    progress: Progress,
 ) -> Iterator[str]:
     """Yield the facts and turns of the training dialogues that the rules and filters keep; report
     progress after each block, and store the number of records in `records`.
@@ -104,7 +114,7 @@ def _texts(
     task = "learning the tokenizer"
     progress(task, 0, records.get("train"))
     read = 0
-    for start, entries in blocks(job.corpus.dialogues("train")):
+    for start, entries in blocks(division.training_entries(job.corpus)):
         if start:
             progress(task, start, records.get("train"))
         for dialogue, _ in filter_block(start, entries, job.rules, filters).dialogues:

@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from dialog.data.corpora import Corpus
 from dialog.data.dialogue import SPLITS, Dialogue
 from dialog.data.examples import NO_RESPONSES
+from dialog.data.preparation.division import read_division
 from dialog.data.preparation.draft import DRAFT, read_records, total
 from dialog.data.preparation.encoding import MARKS, mark
 from dialog.data.preparation.filtering import Remarks, add_remarks
 from dialog.data.preparation.job import Job, Progress, no_progress
-from dialog.data.preparation.shards import read_shard, shard_folder
+from dialog.data.preparation.shards import read_shard, records_read, shard_folder
 from dialog.data.store.arrays import ArrayFiles, ArrayType, AscendingWriter, array_file
 from dialog.data.store.length_classes import LENGTHS, write_classes
 from dialog.data.store.manifest import ARRAYS, ASCENDING, TOKENIZER, ascending_files
@@ -55,14 +56,18 @@ def merge(
     tokenizer.save(folder / TOKENIZER)
     splits: dict[str, tuple[Counter[str], Remarks]] = {}
     arrays: dict[str, dict[str, ArrayType]] = {}
-    corpus_size = total(read_records(folders[0]))
+    division = read_division(shards / DRAFT)
+    records = [read_records(shard) for shard in folders]
+    corpus_size = total(records_read(records, count, division))
     for split in SPLITS:
         before = sum(counts["dialogues read"] for counts, _ in splits.values())
         report = partial(_report, progress, before, corpus_size)
         splits[split], arrays[split] = _merge_split(folders, folder, split, report)
     merged = {split: counts["dialogues read"] for split, (counts, _) in splits.items()}
-    for reader in (shards / DRAFT, *folders):
-        check_records(read_records(reader), merged)
+    check_records(read_records(shards / DRAFT), merged)
+    for read in records:
+        whole = {split: read[split] for split in SPLITS if not division.is_divided(split)}
+        check_records(whole, merged)
     for split, (counts, remarks) in splits.items():
         check_examples(job.corpus, split, counts, remarks)
         check_counts(split, counts, remarks, job.max_dropped)

@@ -63,7 +63,7 @@ def prepare(
     if not existing:
         with _writing(root), partial_folder(target.folder) as partial:
             shards = partial / SHARDS
-            write_draft(job, shards, progress)
+            write_draft(job, shards, workers, progress)
             ENGINES[engine](job, shards, workers, progress)
             _finish(job, target, partial, shards, workers, progress)
     _remove_leftovers(target)
@@ -85,7 +85,7 @@ def prepare_shard(
         with _writing(root):
             target.shards.mkdir(parents=True, exist_ok=True)
             with folder_lock(target.shards, shared=True):
-                write_draft(job, target.shards, progress)
+                write_draft(job, target.shards, count, progress)
                 write_shard(job, target.shards, index, count, progress)
         if not is_prepared(target.folder):  # another preparation may have finished
             return target.shards

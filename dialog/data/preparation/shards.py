@@ -1,5 +1,6 @@
-"""Shards: shard i of N tokenises the blocks i, i + N, ... of every split, independently of the
-other shards.
+"""Shards: shard i of N parses and tokenises the parts i, i + N, ... of every split, independently
+of the other shards. Of a split that is not divided it parses all, and tokenises the blocks i, i +
+N, ...
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dialog.atomic import new_folder
+from dialog.data.corpora import Corpus
+from dialog.data.dialogue import Entry
+from dialog.data.preparation.division import Division, read_division
 from dialog.data.preparation.draft import DRAFT, RECORDS, read_filters, read_records, total
 from dialog.data.preparation.encoding import BLOCK_ARRAYS, Arrays, encode
 from dialog.data.preparation.filtering import Remarks, blocks, filter_block
@@ -25,8 +29,8 @@ ORDER = ("validation", "test", "train")
 
 
 class EncodedBlock(NamedTuple):
-    """The place of a block in the split, its arrays, as `encode` returns them, its counts and its
-    remarks.
+    """A block: the number of its part of a divided split, else its own; its arrays, as `encode`
+    returns them, its counts and its remarks.
     """
 
     place: int
@@ -51,7 +55,8 @@ def write_shard(
         return
     tokenizer = Tokenizer.load(shards / DRAFT / TOKENIZER)
     filters = read_filters(job, shards / DRAFT)
-    draft_records = read_records(shards / DRAFT)
+    draft = read_records(shards / DRAFT)
+    division = read_division(shards / DRAFT)
     records: dict[str, int] = {}
     with new_folder(folder) as partial, (partial / RECORDS).open("w") as records_file:
 
@@ -60,7 +65,7 @@ def write_shard(
             records_file.seek(0)  # never shorter than the text before
             records_file.write(json.dumps(records))
             records_file.flush()
-            _report([records], 1, draft_records, progress)
+            _report([records], 1, draft, division, progress)
 
         for split in ORDER:
             train = split == "train"
@@ -69,8 +74,9 @@ def write_shard(
                 ArrayFiles(partial, split, BLOCK_ARRAYS) as files,
                 _log(partial, split).open("w") as log,
             ):
-                for number, (start, entries) in enumerate(blocks(job.corpus.dialogues(split))):
-                    if number % count == index:
+                read = 0
+                for place, start, entries in _blocks(job.corpus, split, division, index, count):
+                    if place % count == index:
                         block = filter_block(start, entries, job.rules, filters if train else ())
                         arrays, counts = encode(
                             block.dialogues, tokenizer, job.limits, train=train, layout=job.layout
@@ -78,10 +84,27 @@ def write_shard(
                         for name, array in arrays.items():
                             files.writers[name].append(array)
                         sizes = {name: len(array) for name, array in arrays.items()}
-                        line = [number, sizes, block.counts + counts, block.remarks]
+                        line = [place, sizes, block.counts + counts, block.remarks]
                         log.write(json.dumps(line) + "\n")
-                    record(split, start + len(entries))
+                    read += len(entries)
+                    record(split, read)
             _types(partial, split).write_text(json.dumps(files.kinds))
+
+
+def _blocks(
+    corpus: Corpus, split: str, division: Division, index: int, count: int
+) -> Iterator[tuple[int, int, list[Entry]]]:
+    """Yield the blocks that a shard reads: (part, or block if the split is not divided; number of
+    the first record; records).
+    """
+    if not division.is_divided(split):
+        for number, (start, entries) in enumerate(blocks(corpus.dialogues(split))):
+            yield number, start, entries
+        return
+    for place in range(index, len(division.parts[split]), count):
+        first = division.numbers[place] if split == "train" and division.numbers else 0
+        for start, entries in blocks(division.entries(corpus, split, place)):
+            yield place, first + start, entries
 
 
 def read_shard(shard: Path, split: str) -> Iterator[EncodedBlock]:
@@ -113,19 +136,49 @@ def report_progress(shards: Path, count: int, progress: Progress) -> None:
                 index = path.name.strip(".").partition("-")[0]
                 # a restart has fewer
                 records[index] = max(records.get(index, {}), read_records(path), key=total)
-    _report(records.values(), count, read_records(shards / DRAFT), progress)
+    draft = read_records(shards / DRAFT)
+    _report(records.values(), count, draft, read_division(shards / DRAFT), progress)
 
 
 def _report(
-    shards: Collection[Mapping[str, int]], count: int, draft: Mapping[str, int], progress: Progress
+    shards: Collection[Mapping[str, int]],
+    count: int,
+    draft: Mapping[str, int],
+    division: Division,
+    progress: Progress,
 ) -> None:
-    """Report the mean of the records that the shards have read: each reads all, and tokenises its
-    own blocks.
+    """Report the number of records that the shards have read."""
+    read = total(records_read(shards, count, division))
+    progress("tokenising", read, _corpus_size(shards, count, draft, division))
+
+
+def records_read(
+    shards: Collection[Mapping[str, int]], count: int, division: Division
+) -> dict[str, int]:
+    """Return the records that `count` shards have read; if each reads the whole split, their
+    mean.
     """
-    corpus_size = next(
-        (total({**records, **draft}) for records in shards if "train" in records), None
-    )
-    progress("tokenising", sum(map(total, shards)) // count, corpus_size)
+    return {
+        split: sum(records.get(split, 0) for records in shards)
+        // (1 if division.is_divided(split) else count)
+        for split in ORDER
+    }
+
+
+def _corpus_size(
+    shards: Collection[Mapping[str, int]],
+    count: int,
+    draft: Mapping[str, int],
+    division: Division,
+) -> int | None:
+    """Return the number of records of the corpus; None until validation and test are read, or if
+    the draft has not counted the training records.
+    """
+    later = [records for records in shards if "train" in records]
+    needed = count if any(map(division.is_divided, ORDER[:-1])) else 1
+    if "train" not in draft or len(later) < needed:
+        return None
+    return total({**records_read(later, len(later), division), "train": draft["train"]})
 
 
 def _log(shard: Path, split: str) -> Path:

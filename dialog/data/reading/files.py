@@ -138,10 +138,13 @@ def stem(path: Path) -> str:
     return path.name.partition(".")[0]
 
 
-def raw_lines(path: Path, encoding: str | None = None) -> Iterator[bytes]:
+def raw_lines(
+    path: Path, encoding: str | None = None, span: tuple[int, int] | None = None
+) -> Iterator[bytes]:
     """Yield the lines of a file with their line ends, decompressed according to its suffix.
 
-    With `encoding`, lines are converted from it to UTF-8.
+    With `encoding`, lines are converted from it to UTF-8. With `span`, only the lines of a file
+    that is not compressed which begin at bytes [start:end].
 
     Raises:
         UserError: with the path; the file is damaged or truncated, has a line of more than 64 MiB,
@@ -151,6 +154,8 @@ def raw_lines(path: Path, encoding: str | None = None) -> Iterator[bytes]:
     with _opened(path) as file:
         size = path.stat().st_size
         readline = _converting(file, encoding) if encoding else file.readline
+        if span:
+            file.seek(span[0])
         while line := readline(LONGEST_LINE + 1):
             total += len(line)
             check_decompressed_size(path, total, size)
@@ -160,6 +165,8 @@ def raw_lines(path: Path, encoding: str | None = None) -> Iterator[bytes]:
                     " lines?"
                 )
             yield line
+            if span and total >= span[1] - span[0]:
+                return
 
 
 def _converting(file: BinaryIO, encoding: str) -> Callable[[int], bytes]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dialog.data.reading.files import LONGEST_LINE, check_decompressed_size
 from dialog.data.reading.json_text import Json
@@ -32,16 +33,37 @@ RowOrError = Row | UnicodeDecodeError
 """A row, or the decoding error of one of its texts."""
 
 
-def read_rows(path: Path, columns: list[str]) -> Iterator[tuple[str, RowOrError]]:
-    """Yield (file:row number, row) for the rows of a Parquet file, one batch in memory at a time.
+class RowGroup(NamedTuple):
+    """Numbers of rows and bytes of a row group."""
+
+    rows: int
+    bytes: int
+
+
+def row_groups(path: Path) -> list[RowGroup]:
+    """Return the row groups of a Parquet file; errors as in `read_rows`."""
+    with _errors_as_user_errors(path):
+        from pyarrow.parquet import read_metadata
+
+        metadata = read_metadata(path)
+        groups = (metadata.row_group(index) for index in range(metadata.num_row_groups))
+        return [RowGroup(group.num_rows, group.total_byte_size) for group in groups]
+
+
+def read_rows(
+    path: Path, columns: list[str], part: tuple[int, int] | None = None
+) -> Iterator[tuple[str, RowOrError]]:
+    """Yield (file:row number, row) for the rows of a Parquet file, or of its row groups
+    [start:end], one batch in memory at a time.
 
     Raises:
         UserError: with the path; the file is damaged, has a row of more than 64 MiB, or is a
             decompression bomb.
     """
-    number = 0
-    try:
-        for batch, plain in _batches(path, columns):
+    start = 0 if part is None else sum(group.rows for group in row_groups(path)[: part[0]])
+    number = start
+    with _errors_as_user_errors(path):
+        for batch, plain in _batches(path, columns, part):
             if sum(map(_decoded_bytes, batch.columns)) > LONGEST_LINE:
                 raise UserError(
                     f"{path}:{number + 1}: a row of more than {LONGEST_LINE:,} bytes; split it"
@@ -49,6 +71,14 @@ def read_rows(path: Path, columns: list[str]) -> Iterator[tuple[str, RowOrError]
             for row in _python_rows(_without_dictionaries(batch, plain)):
                 number += 1
                 yield f"{path}:{number}", row
+    if number == 0:
+        raise UserError(f"{path} has no rows; it should hold dialogues")
+
+
+@contextmanager
+def _errors_as_user_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
     except UserError:
         raise
     except ImportError as error:
@@ -56,11 +86,11 @@ def read_rows(path: Path, columns: list[str]) -> Iterator[tuple[str, RowOrError]
     except Exception as error:  # the library's errors share no narrower class
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise UserError(f"{path} cannot be read as Parquet ({reason}); get it again") from error
-    if number == 0:
-        raise UserError(f"{path} has no rows; it should hold dialogues")
 
 
-def _batches(path: Path, columns: list[str]) -> Iterator[tuple[RecordBatch, Schema]]:
+def _batches(
+    path: Path, columns: list[str], part: tuple[int, int] | None
+) -> Iterator[tuple[RecordBatch, Schema]]:
     """Yield batches of bounded size, each with the schema that its columns have without
     dictionaries.
     """
@@ -75,7 +105,8 @@ def _batches(path: Path, columns: list[str]) -> Iterator[tuple[RecordBatch, Sche
         selected = columns if set(columns) <= set(plain.names) else None
         groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
     check_decompressed_size(path, sum(group.total_byte_size for group in groups), packed, FIX)
-    for index, group in enumerate(groups):
+    for index in range(len(groups)) if part is None else range(*part):
+        group = groups[index]
         chunks = [group.column(number) for number in range(group.num_columns)]
         texts = [
             chunk

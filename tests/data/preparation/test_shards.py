@@ -4,15 +4,18 @@ are not.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from dialog.data.corpora.builtin.builtin_dialogues import BuiltinDialogues
-from dialog.data.dialogue import Dialogue, Entry
+from dialog.data.corpora.jsonl import JsonLines
+from dialog.data.dialogue import SPLITS, Dialogue, Entry
 from dialog.data.preparation.job import Job
 from dialog.data.preparation.prepare import merge_shards, prepare, prepare_shard
+from dialog.data.reading.parts import Part
 from dialog.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("small_blocks")
@@ -144,3 +147,76 @@ def test_a_corpus_that_changes_between_shards_is_an_error(
         prepare_shard(job(growing), tmp_path, index, 2)
     with pytest.raises(UserError, match=r"validation: the corpus changed while it was read"):
         merge_shards(job(growing), tmp_path)
+
+
+# ------------------------------------------------------------------ parts
+
+
+class Whole:
+    """The dialogues of a corpus without its parts."""
+
+    def __init__(self, corpus: JsonLines) -> None:
+        self.dialogues = corpus.dialogues
+        self.fingerprint = corpus.fingerprint
+
+
+class Watched(JsonLines):
+    """Records which parts of the training split are read, or None for all of it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.read_parts: list[Part | None] = []
+
+    def part(self, split: str, part: Part) -> Iterator[Entry]:
+        if split == "train":
+            self.read_parts.append(part)
+        return super().part(split, part)
+
+    def dialogues(self, split: str) -> Iterator[Entry]:
+        if split == "train":
+            self.read_parts.append(None)
+        return super().dialogues(split)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("filters", [(), ({"name": "drop_duplicates"},)])
+def test_shards_parse_their_parts_and_give_the_same_bytes(
+    tmp_path: Path,
+    job: Jobs,
+    contents: Callable[[Path], dict[str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    count: int,
+    filters: tuple[dict[str, object], ...],
+) -> None:
+    monkeypatch.setattr("dialog.data.reading.parts.SMALLEST_PART", 1000)
+    lines = [
+        json.dumps({"id": f"{n}", "turns": [f"Hi {n % 150}", f"Hello {n % 150} !"]})
+        for n in range(SIZE)
+    ]
+    lines[70:70] = ["broken", ""]
+    for split in SPLITS:
+        written = lines if split == "train" else lines[:9]
+        (tmp_path / f"{split}.jsonl").write_text("\n".join(written))
+    whole = prepare(job(Whole(JsonLines(tmp_path)), filters=filters), tmp_path / "whole")
+    corpus = Watched(tmp_path)
+    parts = corpus.parts("train")
+    assert len(parts) > 5
+    root = tmp_path / "root"
+    for index in range(count):
+        corpus.read_parts.clear()
+        shards = prepare_shard(job(corpus, filters=filters), root, index, count)
+        survey = [None] * len(filters)
+        draft = [*survey, *parts] if index == 0 else []
+        assert corpus.read_parts == [*draft, *parts[index::count]]
+    assert shards.name.endswith("shards")
+    assert contents(merge_shards(job(corpus, filters=filters), root)) == contents(whole)
+
+
+def test_a_corpus_that_cannot_be_divided_is_named_with_several_shards(
+    tmp_path: Path, job: Jobs, caplog: pytest.LogCaptureFixture
+) -> None:
+    prepare_shard(job(), tmp_path, 0, 1)
+    assert not caplog.messages
+    prepare_shard(job(BuiltinDialogues(size=100)), tmp_path / "other", 0, 2)
+    assert [record.name for record in caplog.records] == ["dialog.data.preparation.division"]
+    assert "2 shards" in caplog.text

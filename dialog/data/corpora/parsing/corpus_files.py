@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from dialog.data.corpora.parsing.splits import split_by_hash
 from dialog.data.dialogue import SPLITS, Entry
 from dialog.data.reading.files import COMPRESSED, find_file, require_file, sha256
+from dialog.data.reading.parts import Part, line_parts
 from dialog.errors import UserError
 
 
@@ -126,3 +127,27 @@ class SplitFileCorpus(FileCorpus):
 
     def _holds(self, name: str) -> bool:
         return any((self.path / (name + suffix)).exists() for suffix in ("", *COMPRESSED))
+
+
+class LineFileCorpus(SplitFileCorpus):
+    """A `SplitFileCorpus` of text files that can be read from the middle, at the start of a line.
+
+    It is a `DivisibleCorpus`.
+    """
+
+    @abstractmethod
+    def read_part(self, file: Path, split: str, part: Part | None) -> Iterator[Entry]:
+        """Yield the entries of a part of a file, or of the whole file."""
+
+    def read(self, file: Path, split: str) -> Iterator[Entry]:
+        """Yield the entries of a file."""
+        return self.read_part(file, split, None)
+
+    def parts(self, split: str) -> Sequence[Part]:
+        """Return the parts of the file of a split; see `DivisibleCorpus`."""
+        return line_parts(self._file(split))
+
+    def part(self, split: str, part: Part) -> Iterator[Entry]:
+        """Yield the dialogues of a part; see `DivisibleCorpus`."""
+        entries = self.read_part(self._file(split), split, part)
+        return entries if self.path.is_dir() else split_by_hash(entries, split)

@@ -9,20 +9,25 @@ from typing import TypeVar
 from dialog.data.corpora.parsing.records import records
 from dialog.data.dialogue import Malformed
 from dialog.data.reading.files import BYTE_ORDER_MARK, UTF16_MARKS, has_utf16_mark, raw_lines
+from dialog.data.reading.parts import Part
 from dialog.errors import UserError
 
 R = TypeVar("R")
 
 
-def byte_lines(path: Path, encoding: str | None = None) -> Iterator[tuple[str, bytes]]:
+def byte_lines(
+    path: Path, encoding: str | None = None, part: Part | None = None
+) -> Iterator[tuple[str, bytes]]:
     """Yield (file:line, line with its end), without a byte order mark; with `encoding`, converted
-    from it to UTF-8.
+    from it to UTF-8. With `part`, only its lines.
 
     Raises:
         UserError: the file is empty, or UTF-16 without that `encoding`.
     """
     number = 0
-    for number, raw in enumerate(raw_lines(path, encoding), start=1):
+    span = None if part is None else (part.start, part.end)
+    first = 1 if part is None else part.before + 1
+    for number, raw in enumerate(raw_lines(path, encoding, span), start=first):
         if number == 1 and raw.startswith(UTF16_MARKS):
             raise UserError(
                 f"{path} is UTF-16; convert it to UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW"
@@ -44,14 +49,17 @@ def text_lines(path: Path, encoding: str | None = None) -> Iterator[tuple[str, s
 
 
 def line_records(
-    path: Path, parse: Callable[[str, str], R | None], encoding: str | None = None
+    path: Path,
+    parse: Callable[[str, str], R | None],
+    encoding: str | None = None,
+    part: Part | None = None,
 ) -> Iterator[R | Malformed]:
     """Yield `records` of the lines of a file, without their ends; a line that does not decode is
     malformed.
 
     Blank lines are skipped.
     """
-    lines = ((place, raw) for place, raw in byte_lines(path) if raw.strip())
+    lines = ((place, raw) for place, raw in byte_lines(path, part=part) if raw.strip())
     return records(lines, lambda raw, place: parse(decode_line(raw, place, encoding), place))
 
 
