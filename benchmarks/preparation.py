@@ -20,8 +20,15 @@ workers:
   workers, which computes the ids. It stores none: this pass is repeated in every epoch.
 
 The peers read text pairs of a response and its context of up to three turns, without marks between
-them; writing these is not timed. Columns: wall-clock and CPU seconds; white-space words of the raw
-turns of all splits per second; peak MiB, shared pages counted once; seconds and MiB relative to the
+them; writing these is not timed.
+
+    python benchmarks/preparation.py --inspect TURNS ...
+
+measures `dialog inspect`'s sections, and the survey of the filter against leaks, over a corpus of
+TURNS turns (such as 1e7) that a generator makes, of which a hundredth is validation and a hundredth
+test: `growth` should stay near 1. Temporary files take 60 bytes a turn.
+
+Columns: wall-clock and CPU seconds; white-space words of the raw turns of all splits per second; peak MiB, shared pages counted once; seconds and MiB relative to the
 first system; peak relative to the same system at the previous factor. With `--limit 2` a system
 that takes more than twice the first one's time is stopped; values at that moment are marked `>` and
 are lower bounds.
@@ -41,9 +48,15 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 from environments import default_folder, python_of
+
+from dialog.data.dialogue import Dialogue, Turn
+from dialog.data.filters import DropLeakingDialogues
+from dialog.data.preparation.filtering import survey_filters
+from dialog.inspection.inspect import KEEP_ALL, inspect
 
 SPLITS = ("train", "validation", "test")
 SOURCE = "source"
@@ -269,12 +282,56 @@ def row(words: int, measured: Measured, first: Measured, before: Measured | None
     return " ".join(f"{figure:>9}" for figure in figures)
 
 
+# ------------------------------------------------------------------ inspection
+
+
+class Generated:
+    """A corpus of about `turns` turns in dialogues of 8, of words with the frequencies of Zipf."""
+
+    def __init__(self, turns: int) -> None:
+        self.dialogues_of = {"train": turns // 8, "validation": turns // 800, "test": turns // 800}
+
+    def dialogues(self, split: str) -> Iterator[Dialogue]:
+        """Yield dialogues, the same at every call."""
+        random = np.random.default_rng(SPLITS.index(split))
+        for number in range(self.dialogues_of[split]):
+            words = np.minimum(random.zipf(1.2, 96), 50_000).tolist()
+            texts = (" ".join(f"w{word}" for word in words[12 * n : 12 * n + 12]) for n in range(8))
+            turns = tuple(Turn("AB"[n % 2], text) for n, text in enumerate(texts))
+            yield Dialogue(f"{split}-{number}", turns)
+
+    def fingerprint(self) -> dict[str, str]:
+        """Return the sizes of the splits."""
+        return {split: str(number) for split, number in self.dialogues_of.items()}
+
+
+def inspect_generated(turns: int) -> None:
+    """Inspect a generated corpus and survey it for leaks."""
+    corpus = Generated(turns)
+    inspect(corpus, quiet=True)
+    survey_filters([DropLeakingDialogues()], corpus.dialogues, KEEP_ALL)
+
+
+def inspection_table(sizes: Sequence[int]) -> Iterator[str]:
+    """Yield one line per number of turns, as soon as it is measured."""
+    yield " ".join(f"{title:>12}" for title in ("turns", "seconds", "cpu s", "MiB", "growth"))
+    before: Measured | None = None
+    for turns in sizes:
+        with tempfile.TemporaryDirectory() as root:
+            command = [sys.executable, __file__, "--inspect-here", str(turns)]
+            measured = run(command, Path(root), Path(root) / "log", math.inf)
+        growth = f"{measured.peak / before.peak:.2f}" if before else ""
+        figures = (f"{measured.seconds:.0f}", f"{measured.processors:.0f}", f"{measured.peak:,.0f}")
+        yield " ".join(f"{figure:>12}" for figure in (f"{turns:,}", *figures, growth))
+        before = measured
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("dailydialog", type=Path, help="the unpacked archive")
+    parser.add_argument("dailydialog", type=Path, nargs="?", help="the unpacked archive")
     parser.add_argument("factors", type=int, nargs="*", default=[1, 10, 100], metavar="FACTOR")
     parser.add_argument(
         "--peers", nargs="*", default=[], choices=("joeynmt", "fairseq"), help="beside ours"
@@ -286,7 +343,16 @@ def main() -> None:
     parser.add_argument(
         "--limit", type=float, default=math.inf, metavar="TIMES", help="of the first route's time"
     )
-    for line in table(parser.parse_args()):
+    sizes: dict[str, Any] = {"type": lambda text: int(float(text)), "metavar": "TURNS"}
+    parser.add_argument("--inspect", nargs="+", help="inspect generated corpora", **sizes)
+    parser.add_argument("--inspect-here", help=argparse.SUPPRESS, **sizes)
+    options = parser.parse_args()
+    if options.inspect_here is not None:
+        inspect_generated(options.inspect_here)
+        return
+    if options.inspect is None and options.dailydialog is None:
+        parser.error("give DAILYDIALOG or --inspect")
+    for line in table(options) if options.inspect is None else inspection_table(options.inspect):
         print(line, flush=True)
 
 

@@ -14,18 +14,17 @@ from numpy.typing import NDArray
 
 from dialog.config.components import Family, lookup
 from dialog.data.dialogue import Dialogue
-from dialog.data.text_matching.entropy import entropies
+from dialog.data.text_matching.entropy import SOURCE, TARGET, corpus_entropies
 from dialog.data.text_matching.fingerprints import (
     NORMALISATIONS,
-    DialogueHashes,
     Hashes,
     Integers,
     contained_in,
     hash_pairs,
     hash_texts,
-    repeats_earlier,
 )
 from dialog.data.text_matching.leaks import MINIMUM_WORDS, has_leak, hash_all_long_pairs
+from dialog.data.text_matching.spilled import SortedRuns, SpilledHashes
 from dialog.errors import UserError
 
 Splits = Mapping[str, Iterable[tuple[int, Dialogue]]]
@@ -111,7 +110,8 @@ class DropDuplicates:
     turns do not matter.
 
     Repetitions that a mixture creates through its `weight` are dropped too. The survey holds 8
-    bytes per dropped dialogue; computing it takes 8 bytes per training turn.
+    bytes per dropped dialogue; computing it takes 8 bytes per training dialogue, and 9 per training
+    turn on disk.
 
     Args:
         normalisation: Equality of texts: `verbatim` (up to white space), `words` (lower case,
@@ -125,14 +125,20 @@ class DropDuplicates:
         """Return the sorted record numbers of the dialogues to drop; dialogues without turns are
         never dropped.
         """
-        hashes = DialogueHashes(self.normalise)
+        hashes = SpilledHashes(self.normalise)
         numbers = array("q")
         for number, dialogue in splits["train"]:
             if dialogue.turns:
                 hashes.add(dialogue)
                 numbers.append(number)
-        dialogues = hashes.contexts()[hashes.offsets[1:] - 1]
-        return np.sort(np.array(numbers, dtype=np.int64)[repeats_earlier(dialogues)])
+        runs = SortedRuns()
+        for chunk in hashes.chunks():
+            dialogues = chunk.contexts()[chunk.offsets[1:] - 1]
+            own = np.array(numbers[chunk.first : chunk.first + len(dialogues)], dtype=np.uint64)
+            runs.add(dialogues, own, np.zeros((len(own), 2)))
+        # equal dialogues are in one range, the first of them first
+        repeats = [pairs.second[1:][pairs.first[1:] == pairs.first[:-1]] for pairs in runs.ranges()]
+        return np.sort(np.concatenate([np.empty(0, np.int64), *repeats]).astype(np.int64))
 
     def drops(self, surveyed: Integers, number: int, dialogue: Dialogue) -> Collection[int]:
         """Return all turns of a repeated dialogue."""
@@ -171,9 +177,9 @@ class DropLeakingDialogues:
         )
 
 
-TARGET = np.uint64(1)
-SOURCE = np.uint64(2)
-SIDES = {"target": (TARGET,), "source": (SOURCE,), "both": (TARGET, SOURCE)}
+SIDE_MARKS = {TARGET: np.uint64(1), SOURCE: np.uint64(2)}
+"""Second hash of an utterance above the threshold, by side."""
+TESTED = {TARGET: (TARGET,), SOURCE: (SOURCE,), "both": (TARGET, SOURCE)}
 
 
 class DropOpenPairs:
@@ -188,8 +194,8 @@ class DropOpenPairs:
     pairs; `both` drops 12.2 %) and of 4 bits on Cornell (7.39 %, 14.1 %). A first turn is dropped
     if its utterance would be dropped as a response.
 
-    The survey holds 8 bytes per utterance above the threshold; computing it takes 40 bytes per
-    training turn.
+    The survey holds 8 bytes per utterance above the threshold; computing it takes at most 41 bytes
+    per training turn on disk.
 
     Args:
         threshold: Largest entropy that is kept, in bits.
@@ -203,41 +209,33 @@ class DropOpenPairs:
         if not (math.isfinite(threshold) and threshold >= 0):
             raise UserError(f"threshold is {threshold}; give a number of bits, 0 or more")
         self.threshold = threshold
-        self.sides = lookup(SIDES, side, "side")
+        self.sides = lookup(TESTED, side, "side")
         self.normalise = lookup(NORMALISATIONS, normalisation, "normalisation")
 
     def survey(self, splits: Splits) -> Hashes:
         """Return the sorted hashes of (utterance, side) for all utterances above the threshold on a
         tested side.
         """
-        hashes = DialogueHashes(self.normalise)
+        hashes = SpilledHashes(self.normalise)
         for _, dialogue in splits["train"]:
             hashes.add(dialogue)
-        turns = hashes.turns
-        replies = hashes.reply_positions
-        pairs = {
-            TARGET: (turns[replies], turns[replies - 1]),
-            SOURCE: (turns[replies - 1], turns[replies]),
-        }
         above = [
-            hash_pairs(self._above_threshold(*pairs[side]), np.array([side])) for side in self.sides
+            hash_pairs(found.utterances[found.above(self.threshold)], np.array([SIDE_MARKS[side]]))
+            for side in self.sides
+            for found in corpus_entropies(hashes, side)
         ]
-        return np.sort(np.concatenate(above))
+        return np.sort(np.concatenate([np.empty(0, np.uint64), *above]))
 
     def drops(self, surveyed: Hashes, number: int, dialogue: Dialogue) -> Collection[int]:
         """Return the responses of all pairs above the threshold."""
         turns = hash_texts(self.normalise(turn.text) for turn in dialogue.turns)
         return sorted(set(self._dropped(surveyed, turns)))
 
-    def _above_threshold(self, utterances: Hashes, partners: Hashes) -> Hashes:
-        result = entropies(utterances, partners)
-        return result.utterances[result.above(self.threshold)]
-
     def _dropped(self, surveyed: Hashes, turns: Hashes) -> Iterator[int]:
         for side in self.sides:
             offset = 0 if side == TARGET else 1  # from the tested turn to the response
             for turn in np.flatnonzero(
-                contained_in(hash_pairs(turns, np.array([side])), surveyed)
+                contained_in(hash_pairs(turns, np.array([SIDE_MARKS[side]])), surveyed)
             ).tolist():
                 if turn + offset < len(turns):
                     yield turn + offset

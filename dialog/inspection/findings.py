@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
 from dialog.data.dialogue import SPLITS, Dialogue
-from dialog.data.text_matching.fingerprints import Integers
 from dialog.report.formats.numbers import count, percent
 
 EVALUATED = ("validation", "test")
@@ -130,10 +130,40 @@ PERCENTS = (50, 90, 95, 99, 100)
 PERCENTILE_LABELS = tuple(f"p{percent}" if percent < 100 else "max" for percent in PERCENTS)
 
 
-def percentiles(sizes: Integers) -> list[int]:
-    """For each p of `PERCENTS`, return the smallest size that at least p % do not exceed; 0 without
-    sizes.
-    """
-    if not len(sizes):
-        return [0] * len(PERCENTS)
-    return [int(size) for size in np.percentile(sizes, PERCENTS, method="inverted_cdf")]
+class Sizes:
+    """The distribution of sizes: how often each occurs. Memory grows with the distinct sizes."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[int] = Counter()
+
+    def add(self, sizes: Iterable[int]) -> None:
+        """Count sizes."""
+        self.counts.update(sizes)
+
+    def __len__(self) -> int:
+        return self.counts.total()
+
+    @property
+    def longest(self) -> int:
+        """The largest size, 0 without sizes."""
+        return max(self.counts, default=0)
+
+    @property
+    def mean(self) -> float:
+        """The mean size, 0 without sizes."""
+        return sum(size * number for size, number in self.counts.items()) / max(len(self), 1)
+
+    def above(self, limit: int) -> int:
+        """Return the number of sizes above a limit."""
+        return sum(number for size, number in self.counts.items() if size > limit)
+
+    def percentiles(self) -> list[int]:
+        """For each p of `PERCENTS`, return the smallest size that at least p % do not exceed; 0
+        without sizes.
+        """
+        if not self.counts:
+            return [0] * len(PERCENTS)
+        sizes = sorted(self.counts)
+        reached = 100 * np.cumsum([self.counts[size] for size in sizes])
+        places = np.searchsorted(reached, np.array(PERCENTS) * len(self))
+        return [sizes[place] for place in places.tolist()]

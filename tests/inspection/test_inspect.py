@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dialog.data.dialogue import SPLITS, Entry
+from dialog.data.dialogue import SPLITS, Dialogue, Entry, Turn
+from dialog.data.examples import ExampleRules
+from dialog.data.tokenizers import word
 from dialog.inspection.findings import part_of, percent_of
 from dialog.inspection.inspect import inspect
+from dialog.inspection.sections.duplicates import DuplicateSection
+from dialog.inspection.sections.generic import GenericSection
+from dialog.inspection.sections.shape import LengthSection
+from dialog.inspection.sections.tokens import TokenSection
 from dialog.report.formats.numbers import counted
 
+QUOTED = Dialogue("quoted", tuple(Turn("A", "text") for _ in range(6)))
 utterances = st.sampled_from(["Hi .", "Where is the hat ?", "On the big table !", "", " "])
 corpora = st.fixed_dictionaries(
     {split: st.lists(st.lists(utterances, max_size=4), max_size=5) for split in SPLITS}
@@ -24,10 +33,15 @@ corpora = st.fixed_dictionaries(
 
 @settings(max_examples=40)
 @given(corpora)
-def test_any_corpus_gives_the_same_json_twice(
+def test_any_corpus_gives_the_same_json_in_any_chunks(
     make_corpus: Callable[..., Any], corpus: dict[str, list[list[str]]]
 ) -> None:
-    first, second = (inspect(make_corpus(**corpus), quiet=True) for _ in range(2))
+    first = inspect(make_corpus(**corpus), quiet=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dialog.data.text_matching.spilled.CHUNK", 3)
+        patch.setattr("dialog.data.text_matching.spilled.RUN", 2)
+        patch.setattr("dialog.inspection.sections.tokens.BATCH_LINES", 5)
+        second = inspect(make_corpus(**corpus), quiet=True)
     assert json.loads(json.dumps(first.data(), allow_nan=False)) == json.loads(
         json.dumps(second.data())
     )
@@ -82,3 +96,39 @@ def test_number_formats() -> None:
     assert percent_of(1, 100_000) == "< 0.1 %"
     assert percent_of(0, 100_000) == "0.0 %"
     assert (counted(1, "turn"), counted(2000, "turn")) == ("1 turn", "2,000 turns")
+
+
+def test_memory_does_not_grow_with_the_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sections that once held numbers for each turn; the others hold samples and counters."""
+    monkeypatch.setattr("dialog.data.text_matching.spilled.CHUNK", 256)
+    monkeypatch.setattr("dialog.data.text_matching.spilled.RUN", 1024)
+    monkeypatch.setattr("dialog.data.text_matching.spilled.BUCKETS", 16)
+    monkeypatch.setattr("dialog.inspection.sections.tokens.BATCH_LINES", 256)
+    rules = ExampleRules(2, first_turns=False)
+    tokenizer = word(["a b"])
+
+    def peak(dialogues: int) -> int:
+        random = Random(0)
+        tracemalloc.start()
+        try:
+            sections = [
+                DuplicateSection(rules),
+                GenericSection(rules),
+                LengthSection(),
+                TokenSection(tokenizer, rules, max_source=9, max_target=9),
+            ]
+            for number in range(dialogues):
+                texts = [f"{random.getrandbits(32)} a" for _ in range(6)]
+                split = "test" if number < 9 else "train"
+                turns = tuple(Turn("AB"[place % 2], text) for place, text in enumerate(texts))
+                for section in sections:
+                    section.add(split, Dialogue(f"{number}", turns))
+            for section in sections:
+                section.finding(lambda split, numbers: dict.fromkeys(numbers, QUOTED))
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    few = peak(200)
+    many = peak(800)
+    assert many < 1.3 * few

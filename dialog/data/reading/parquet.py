@@ -33,21 +33,21 @@ RowOrError = Row | UnicodeDecodeError
 """A row, or the decoding error of one of its texts."""
 
 
-class RowGroup(NamedTuple):
+class RowGroupSize(NamedTuple):
     """Numbers of rows and bytes of a row group."""
 
     rows: int
     bytes: int
 
 
-def row_groups(path: Path) -> list[RowGroup]:
+def row_groups(path: Path) -> list[RowGroupSize]:
     """Return the row groups of a Parquet file; errors as in `read_rows`."""
     with _errors_as_user_errors(path):
         from pyarrow.parquet import read_metadata
 
         metadata = read_metadata(path)
         groups = (metadata.row_group(index) for index in range(metadata.num_row_groups))
-        return [RowGroup(group.num_rows, group.total_byte_size) for group in groups]
+        return [RowGroupSize(group.num_rows, group.total_byte_size) for group in groups]
 
 
 def read_rows(

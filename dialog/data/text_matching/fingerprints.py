@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from array import array
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from typing import Any
@@ -92,63 +91,11 @@ def hash_pairs(first: Hashes, second: Hashes) -> Hashes:
     return first * FACTOR + second
 
 
-class DialogueHashes:
-    """Hashes of all turns and facts of a corpus, added one dialogue after the other.
-
-    It takes 8 bytes per turn and 16 per dialogue.
-
-    Args:
-        normalise: Normalisation applied before hashing; texts that it maps to one string are equal.
-    """
-
-    def __init__(self, normalise: Callable[[str], str]) -> None:
-        self.normalise = normalise
-        self._turns = array("Q")
-        self._facts = array("Q")
-        self._offsets = array("q", [0])
-
-    def add(self, dialogue: Dialogue) -> None:
-        """Append a dialogue."""
-        self._turns.frombytes(
-            hash_texts(self.normalise(turn.text) for turn in dialogue.turns).tobytes()
-        )
-        facts = "\n".join(f"{fact.speaker}\t{self.normalise(fact.text)}" for fact in dialogue.facts)
-        self._facts.frombytes(hash_texts([facts]).tobytes())
-        self._offsets.append(len(self._turns))
-
-    @property
-    def turns(self) -> Hashes:
-        """The hash of each turn, dialogue after dialogue [turns]."""
-        return np.array(self._turns, dtype=np.uint64)
-
-    @property
-    def offsets(self) -> Integers:
-        """The position in `turns` of the first turn of each dialogue, then the total [dialogues +
-        1].
-        """
-        return np.array(self._offsets, dtype=np.int64)
-
-    @property
-    def reply_positions(self) -> Integers:
-        """The positions in `turns` of all turns that follow another turn [pairs]."""
-        is_reply = np.ones(len(self._turns), dtype=bool)
-        is_reply[self.offsets[:-1][np.diff(self.offsets) > 0]] = False
-        return np.flatnonzero(is_reply)
-
-    def contexts(self) -> Hashes:
-        """Hash the context of each turn: the facts and all turns up to and including it [turns]."""
-        contexts = self.turns
-        offsets = self.offsets
-        lengths = np.diff(offsets)
-        # the longest first
-        order = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
-        starts = offsets[:-1][order]
-        lengths = lengths[order]
-        contexts[starts] += np.array(self._facts, dtype=np.uint64)[order] * FACTOR
-        for turn in range(1, int(lengths.max(initial=0))):
-            positions = starts[: np.searchsorted(-lengths, -turn)] + turn
-            contexts[positions] += contexts[positions - 1] * FACTOR
-        return contexts
+def hash_facts(dialogue: Dialogue, normalise: Callable[[str], str]) -> Hashes:
+    """Hash the facts of a dialogue and who knows them [1]."""
+    return hash_texts(
+        ["\n".join(f"{fact.speaker}\t{normalise(fact.text)}" for fact in dialogue.facts)]
+    )
 
 
 def contained_in(values: Hashes, sorted_values: Hashes) -> Flags:

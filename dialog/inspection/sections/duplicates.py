@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from dialog.data.dialogue import SPLITS, Dialogue
 from dialog.data.examples import ExampleRules, example_windows
 from dialog.data.text_matching.fingerprints import (
     NORMALISATIONS,
-    DialogueHashes,
+    Flags,
     Hashes,
     Integers,
     contained_in,
@@ -23,6 +23,7 @@ from dialog.data.text_matching.fingerprints import (
     repeats_earlier,
 )
 from dialog.data.text_matching.leaks import MINIMUM_WORDS, LeakDetector, LeakReport, hash_long_pairs
+from dialog.data.text_matching.spilled import SpilledHashes, number_of_distinct
 from dialog.inspection.findings import (
     EVALUATED,
     WORST_FIRST,
@@ -54,31 +55,14 @@ ACROSS = {
 WITHIN = {split: ("repeated", split) for split in SPLITS}
 EXAMPLES = 3
 
-UnitHashes = dict[str, dict[str, Hashes]]
-"""Hashes by split and unit."""
 
-
-class ResponseIndices:
-    """Collects which turns are responses, in one byte per turn.
-
-    Args:
-        rules: Rules that turn dialogues into examples.
+def response_flags(dialogue: Dialogue, rules: ExampleRules) -> Flags:
+    """Return which turns are responses, with first turns if the rules make them responses
+    [turns].
     """
-
-    def __init__(self, rules: ExampleRules) -> None:
-        self.rules = rules
-        self._flags = bytearray()
-
-    def add(self, dialogue: Dialogue) -> None:
-        """Append a dialogue."""
-        flags = bytearray(len(dialogue.turns))
-        for _, response in example_windows(dialogue, self.rules):
-            flags[response] = True
-        self._flags += flags
-
-    def array(self) -> Integers:
-        """Return the indices, with first turns if the rules make them responses [responses]."""
-        return np.flatnonzero(np.frombuffer(bytes(self._flags), dtype=np.bool_))
+    flags = np.zeros(len(dialogue.turns), dtype=bool)
+    flags[[response for _, response in example_windows(dialogue, rules)]] = True
+    return flags
 
 
 class DuplicateSection:
@@ -91,30 +75,26 @@ class DuplicateSection:
     """
 
     def __init__(self, rules: ExampleRules) -> None:
-        self.responses = {split: ResponseIndices(rules) for split in SPLITS}
+        self.rules = rules
         self.hashes = {
-            name: {split: DialogueHashes(NORMALISATIONS[name]) for split in SPLITS}
+            name: {split: SpilledHashes(NORMALISATIONS[name]) for split in SPLITS}
             for name in COMPARED
         }
 
     def add(self, split: str, dialogue: Dialogue) -> None:
         """Add the hashes of a dialogue."""
-        self.responses[split].add(dialogue)
+        responses = response_flags(dialogue, self.rules)
         for name in COMPARED:
-            self.hashes[name][split].add(dialogue)
+            self.hashes[name][split].add(dialogue, responses)
 
     def finding(self, read_dialogues: ReadDialogues) -> Finding:
         """Return duplicates within each split, of validation and test in train, and of test in
         validation.
         """
-        responses = {split: indices.array() for split, indices in self.responses.items()}
-        hashes = {
-            name: {
-                split: _unit_hashes(self.hashes[name][split], responses[split]) for split in SPLITS
-            }
-            for name in COMPARED
+        compared = {
+            name: {unit: _compare(self.hashes[name], unit) for unit in UNITS} for name in COMPARED
         }
-        data = {name: _counts(hashes[name]) for name in COMPARED}
+        data = {name: _counts(compared[name]) for name in COMPARED}
         verbatim = data["verbatim"]
         within_train = data["verbatim"]["repeated"]["train"]["dialogues"]
         in_train = {split: verbatim["in_train"][split]["dialogues"] for split in EVALUATED}
@@ -151,7 +131,9 @@ class DuplicateSection:
                     WITHIN,
                 ),
                 *_examples(
-                    hashes["verbatim"],
+                    compared["verbatim"]["dialogues"].originals(
+                        "train" if in_train["test"] else "validation"
+                    ),
                     "train" if in_train["test"] else "validation",
                     read_dialogues,
                 ),
@@ -159,21 +141,16 @@ class DuplicateSection:
             {
                 "normalisations": data,
                 "distinct_dialogues": {
-                    name: _distinct_dialogues(hashes[name]) for name in COMPARED
+                    name: compared[name]["dialogues"].distinct() for name in COMPARED
                 },
             },
         )
 
 
-def _examples(hashes: UnitHashes, other: str, read_dialogues: ReadDialogues) -> list[Quotation]:
-    """Quote test dialogues that are also in `other`, those that occur earliest there first."""
-    test = hashes["test"]["dialogues"]
-    others = hashes[other]["dialogues"]
-    duplicates = np.flatnonzero(contained_in(test, np.unique(others)))
-    order = np.argsort(others, kind="stable")
-    originals = order[np.searchsorted(others[order], test[duplicates])]
-    earliest = np.argsort(originals, kind="stable")[:EXAMPLES]
-    pairs = list(zip(duplicates[earliest].tolist(), originals[earliest].tolist(), strict=True))
+def _examples(
+    pairs: list[tuple[int, int]], other: str, read_dialogues: ReadDialogues
+) -> list[Quotation]:
+    """Quote test dialogues that are also in `other`."""
     test_dialogues = read_dialogues("test", [duplicate for duplicate, _ in pairs])
     other_dialogues = read_dialogues(other, [original for _, original in pairs])
     return [
@@ -185,44 +162,114 @@ def _examples(hashes: UnitHashes, other: str, read_dialogues: ReadDialogues) -> 
     ]
 
 
-def _unit_hashes(hashes: DialogueHashes, responses: Integers) -> dict[str, Hashes]:
-    turns = hashes.turns
-    contexts = hashes.contexts()
-    offsets = hashes.offsets
-    replies = np.intersect1d(responses, hashes.reply_positions)
-    ends = offsets[1:][np.diff(offsets) > 0] - 1
-    return {
-        "dialogues": contexts[ends],
-        "contexts": contexts[replies],
-        "pairs": hash_pairs(turns[replies - 1], turns[replies]),
-        "responses": turns[replies],
+class Comparison(NamedTuple):
+    """The hashes of one unit in the evaluated splits, compared with those of train."""
+
+    evaluated: dict[str, Hashes]
+    known: Hashes  # distinct ones of both evaluated splits, sorted
+    first_in_train: Integers  # of each known hash: the position of the first in train, or -1
+    total: int  # of train
+    distinct_in_train: int
+
+    def overlap(self, split: str, *others: str) -> int:
+        """Return the number of units of an evaluated split that occur in any of the others."""
+        found = np.zeros(len(self.evaluated[split]), dtype=bool)
+        for other in others:
+            hashes = (
+                self.known[self.first_in_train >= 0]
+                if other == "train"
+                else np.unique(self.evaluated[other])
+            )
+            found |= contained_in(self.evaluated[split], hashes)
+        return int(found.sum())
+
+    def repeated(self, split: str) -> int:
+        """Return the number of units that repeat an earlier one of the split."""
+        if split == "train":
+            return self.total - self.distinct_in_train
+        return int(repeats_earlier(self.evaluated[split]).sum())
+
+    def distinct(self) -> int:
+        """Return the number of distinct units of all splits."""
+        return self.distinct_in_train + int((self.first_in_train < 0).sum())
+
+    def originals(self, other: str) -> list[tuple[int, int]]:
+        """Return positions of a few test units that are also in `other`, and of the first equal one
+        there; those that occur earliest there come first.
+        """
+        test = self.evaluated["test"]
+        if other == "train":
+            places = self.first_in_train[np.searchsorted(self.known, test)]
+        else:
+            hashes, firsts = np.unique(self.evaluated[other], return_index=True)
+            places = np.full(len(test), -1)
+            shared = contained_in(test, hashes)
+            places[shared] = firsts[np.searchsorted(hashes, test[shared])]
+        duplicates = np.flatnonzero(places >= 0)
+        earliest = duplicates[np.argsort(places[duplicates], kind="stable")[:EXAMPLES]]
+        return list(zip(earliest.tolist(), places[earliest].tolist(), strict=True))
+
+
+def _compare(hashes: dict[str, SpilledHashes], unit: str) -> Comparison:
+    """Compare one unit of all splits; train is read in chunks, and its distinct hashes are counted
+    on disk.
+    """
+    evaluated = {
+        split: np.concatenate([np.empty(0, np.uint64), *_units(hashes[split], unit)])
+        for split in EVALUATED
     }
+    known = np.unique(np.concatenate([*evaluated.values()]))
+    first_in_train = np.full(len(known), -1)
+    total = 0
+
+    def training_units() -> Iterator[Hashes]:
+        nonlocal total
+        for values in _units(hashes["train"], unit):
+            places = np.flatnonzero(contained_in(values, known))[::-1]
+            new = np.searchsorted(known, values[places])
+            free = first_in_train[new] < 0
+            first_in_train[new[free]] = total + places[free]  # of equal ones, the first is last
+            total += len(values)
+            yield values
+
+    distinct = number_of_distinct(training_units())
+    return Comparison(evaluated, known, first_in_train, total, distinct)
 
 
-def _counts(hashes: UnitHashes) -> dict[str, Any]:
+def _units(hashes: SpilledHashes, unit: str) -> Iterator[Hashes]:
+    """Yield the hashes of a unit, chunk by chunk."""
+    for chunk in hashes.chunks():
+        replies = np.intersect1d(np.flatnonzero(chunk.responses), chunk.replies)
+        if unit == "pairs":
+            yield hash_pairs(chunk.turns[replies - 1], chunk.turns[replies])
+        elif unit == "responses":
+            yield chunk.turns[replies]
+        elif unit == "contexts":
+            yield chunk.contexts()[replies]
+        else:
+            yield chunk.contexts()[chunk.offsets[1:][np.diff(chunk.offsets) > 0] - 1]
+
+
+def _counts(units: dict[str, Comparison]) -> dict[str, Any]:
     def overlaps(split: str, *others: str) -> dict[str, int]:
-        return {unit: _overlap(hashes, unit, split, *others) for unit in UNITS}
+        return {unit: compared.overlap(split, *others) for unit, compared in units.items()}
+
+    def totals(split: str) -> dict[str, int]:
+        return {
+            unit: compared.total if split == "train" else len(compared.evaluated[split])
+            for unit, compared in units.items()
+        }
 
     return {
         "in_train": {split: overlaps(split, "train") for split in EVALUATED},
         "in_validation": {"test": overlaps("test", "validation")},
         "in_train_or_validation": {"test": overlaps("test", "train", "validation")},
         "repeated": {
-            split: {unit: int(repeats_earlier(hashes[split][unit]).sum()) for unit in UNITS}
+            split: {unit: compared.repeated(split) for unit, compared in units.items()}
             for split in SPLITS
         },
-        "totals": {split: {unit: len(hashes[split][unit]) for unit in UNITS} for split in SPLITS},
+        "totals": {split: totals(split) for split in SPLITS},
     }
-
-
-def _overlap(hashes: UnitHashes, unit: str, split: str, *others: str) -> int:
-    """Return the number of units of a split that occur in any of the others."""
-    other_hashes = np.unique(np.concatenate([hashes[other][unit] for other in others]))
-    return int(contained_in(hashes[split][unit], other_hashes).sum())
-
-
-def _distinct_dialogues(hashes: UnitHashes) -> int:
-    return len(np.unique(np.concatenate([hashes[split]["dialogues"] for split in SPLITS])))
 
 
 def _advice(in_train: int, within_train: int, in_validation: int) -> Iterator[str]:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from dialog.data.dialogue import Dialogue
 from dialog.data.examples import ExampleRules
-from dialog.data.text_matching.entropy import Entropies, entropies
-from dialog.data.text_matching.fingerprints import (
-    DialogueHashes,
-    Hashes,
-    Integers,
-    collapse_whitespace,
-    contained_in,
-)
+from dialog.data.text_matching.entropy import SIDES, TARGET, corpus_entropies
+from dialog.data.text_matching.fingerprints import collapse_whitespace
+from dialog.data.text_matching.spilled import SpilledHashes
 from dialog.inspection.findings import (
     BarChart,
     Detail,
@@ -26,16 +22,21 @@ from dialog.inspection.findings import (
     part_of,
     severity,
 )
-from dialog.inspection.sections.duplicates import ResponseIndices
+from dialog.inspection.sections.duplicates import response_flags
 
 THRESHOLD = 1.0
 """Bits."""
 EXAMPLES = 15
-SIDES = ("target", "source")
-"""Entropy of a response over the turns that it answers; of a turn over its responses."""
-
 Examples = list[tuple[str, float, int]]
 """Text, bits and number of occurrences."""
+
+
+class TopUtterance(NamedTuple):
+    """An utterance of the corpus, and its entropy."""
+
+    hash: int
+    bits: float
+    times: int
 
 
 class GenericSection:
@@ -50,37 +51,24 @@ class GenericSection:
     """
 
     def __init__(self, rules: ExampleRules) -> None:
-        self.hashes = DialogueHashes(collapse_whitespace)
-        self.responses = ResponseIndices(rules)
+        self.rules = rules
+        self.hashes = SpilledHashes(collapse_whitespace)
 
     def add(self, split: str, dialogue: Dialogue) -> None:
         """Add a training dialogue; other splits are ignored."""
         if split == "train":
-            self.hashes.add(dialogue)
-            self.responses.add(dialogue)
+            self.hashes.add(dialogue, response_flags(dialogue, self.rules))
 
     def finding(self, read_dialogues: ReadDialogues) -> Finding:
         """Return the number of responses that the filter drops, and the utterances of highest
         entropy.
         """
-        turns = self.hashes.turns
-        replies = self.hashes.reply_positions
-        indices = {"target": replies, "source": replies - 1}
-        by_side = {
-            "target": entropies(turns[replies], turns[replies - 1]),
-            "source": entropies(turns[replies - 1], turns[replies]),
-        }
-        responses = self.responses.array()
-        utterances = {
-            "target": turns[responses],
-            "source": turns[np.intersect1d(responses, replies) - 1],
-        }
-        dropped = {side: _number_above(by_side[side], utterances[side]) for side in SIDES}
-        top = {
-            side: self._top(by_side[side], turns, indices[side], read_dialogues) for side in SIDES
-        }
-        generic = dropped["target"] / max(len(responses), 1)
-        texts = {side: part_of(dropped[side], len(responses)) for side in SIDES}
+        responses = self.hashes.responses
+        sides = {side: self._side(side) for side in SIDES}
+        dropped = {side: number for side, (number, _) in sides.items()}
+        top = {side: self._texts(side, best, read_dialogues) for side, (_, best) in sides.items()}
+        generic = dropped["target"] / max(responses, 1)
+        texts = {side: part_of(dropped[side], responses) for side in SIDES}
         summary = (
             f"{texts['target']} of the training responses are generic: each answers many different"
             f" turns, with an entropy above {THRESHOLD:g} bit (two turns equally often have"
@@ -102,41 +90,43 @@ class GenericSection:
             _details(top),
             {
                 "threshold": THRESHOLD,
-                "pairs": len(responses),
+                "pairs": responses,
                 **{side: {"pairs_above": dropped[side], "top": _json(top[side])} for side in SIDES},
             },
         )
 
-    def _top(
-        self,
-        by_utterance: Entropies,
-        turns: Hashes,
-        indices: Integers,
-        read_dialogues: ReadDialogues,
+    def _side(self, side: str) -> tuple[int, list[TopUtterance]]:
+        """Return the number of responses that the filter drops on a side, and the utterances of
+        highest entropy.
+        """
+        number = 0
+        best: list[TopUtterance] = []
+        for found in corpus_entropies(self.hashes, side):
+            number += int(found.responses[found.above(THRESHOLD)].sum())
+            highest = np.argsort(-found.bits, kind="stable")[:EXAMPLES]
+            columns = (found.utterances, found.bits, found.counts)
+            best += map(TopUtterance, *(column[highest].tolist() for column in columns))
+            best = sorted(best, key=lambda utterance: -utterance.bits)[:EXAMPLES]
+        return number, [utterance for utterance in best if utterance.bits > 0]
+
+    def _texts(
+        self, side: str, best: list[TopUtterance], read_dialogues: ReadDialogues
     ) -> Examples:
-        """Return the utterances of highest entropy, above 0."""
-        best = np.argsort(-by_utterance.bits, kind="stable")[:EXAMPLES]
-        first_turns = [
-            int(indices[np.argmax(turns[indices] == by_utterance.utterances[rank])])
-            for rank in best
+        """Return the texts of utterances, from the first pair of each."""
+        places: dict[int, tuple[int, int]] = {}
+        for chunk in self.hashes.chunks():
+            positions = chunk.replies if side == TARGET else chunk.replies - 1
+            wanted = np.array([one.hash for one in best if one.hash not in places], np.uint64)
+            for position in positions[np.isin(chunk.turns[positions], wanted)].tolist():
+                number = int(np.searchsorted(chunk.offsets, position, side="right")) - 1
+                place = (chunk.first + number, position - int(chunk.offsets[number]))
+                places.setdefault(int(chunk.turns[position]), place)
+        dialogues = read_dialogues("train", [number for number, _ in places.values()])
+        return [
+            (dialogues[number].turns[turn].text, one.bits, one.times)
+            for one in best
+            for number, turn in [places[one.hash]]
         ]
-        offsets = self.hashes.offsets
-        numbers = [int(np.searchsorted(offsets, turn, side="right")) - 1 for turn in first_turns]
-        dialogues = read_dialogues("train", numbers)
-        texts = [
-            dialogues[number].turns[turn - int(offsets[number])].text
-            for number, turn in zip(numbers, first_turns, strict=True)
-        ]
-        rows = zip(
-            texts, by_utterance.bits[best].tolist(), by_utterance.counts[best].tolist(), strict=True
-        )
-        return [(text, bits, times) for text, bits, times in rows if bits > 0]
-
-
-def _number_above(by_utterance: Entropies, utterances: Hashes) -> int:
-    return int(
-        contained_in(utterances, by_utterance.utterances[by_utterance.above(THRESHOLD)]).sum()
-    )
 
 
 def _details(top: Mapping[str, Examples]) -> tuple[Detail, ...]:

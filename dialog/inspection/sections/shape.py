@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from array import array
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
-import numpy as np
-
 from dialog.data.dialogue import SPLITS, Dialogue
-from dialog.data.text_matching.fingerprints import Integers, collapse_whitespace
+from dialog.data.text_matching.fingerprints import collapse_whitespace
 from dialog.inspection.findings import (
     PERCENTILE_LABELS,
     BarChart,
     Finding,
     Quotation,
     ReadDialogues,
+    Sizes,
     Table,
     by_split,
     filled,
     location,
     part_of,
-    percentiles,
     severity,
 )
 from dialog.report.formats.numbers import count, counted
@@ -44,35 +42,33 @@ class LengthSection:
     """Counts turns, words between white space, and characters."""
 
     def __init__(self) -> None:
-        self.sizes = {split: {unit: array("I") for unit in UNITS} for split in SPLITS}
+        self.sizes = {split: {unit: Sizes() for unit in UNITS} for split in SPLITS}
 
     def add(self, split: str, dialogue: Dialogue) -> None:
         """Measure a dialogue."""
         turns, words, characters = self.sizes[split].values()
-        turns.append(len(dialogue.turns))
-        words.extend(len(turn.text.split()) for turn in dialogue.turns)
-        characters.extend(len(turn.text) for turn in dialogue.turns)
+        turns.add([len(dialogue.turns)])
+        words.add(len(turn.text.split()) for turn in dialogue.turns)
+        characters.add(len(turn.text) for turn in dialogue.turns)
 
     def finding(self, read_dialogues: ReadDialogues) -> Finding:
         """Return percentiles of each split, and a histogram of the training turns."""
-        sizes = {
-            split: {unit: np.array(values, dtype=np.int64) for unit, values in units.items()}
-            for split, units in self.sizes.items()
-        }
+        sizes = self.sizes
         words = sizes["train"]["words_a_turn"]
-        longest = counted(int(words.max(initial=0)), "word")
-        long = int((words >= LONG).sum())
+        longest = counted(words.longest, "word")
+        long = words.above(LONG - 1)
         short = {
-            split: int((units["turns_a_dialogue"] < 2).sum()) for split, units in sizes.items()
+            split: len(units["turns_a_dialogue"]) - units["turns_a_dialogue"].above(1)
+            for split, units in sizes.items()
         }
         all_short = sum(short.values())
         summary = (
-            f"A training dialogue has {_mean(sizes['train']['turns_a_dialogue']):.2f} turns on"
-            f" average, a turn {_mean(words):.2f} words; the longest turn has {longest}."
+            f"A training dialogue has {sizes['train']['turns_a_dialogue'].mean:.2f} turns on"
+            f" average, a turn {words.mean:.2f} words; the longest turn has {longest}."
         )
         if long:
             summary += f" {part_of(long, len(words))} of the turns have {LONG} words or more."
-        headline = f"{_mean(words):.1f} words per turn; the longest turn has {longest}"
+        headline = f"{words.mean:.1f} words per turn; the longest turn has {longest}"
         if all_short:
             headline += f"; {counted(all_short, 'dialogue')} with fewer than two turns"
             summary += f" Dialogues with fewer than two turns: {count(all_short)}."
@@ -88,8 +84,8 @@ class LengthSection:
                     "dialogues_under_two_turns": short[split],
                     **{
                         unit: {
-                            "mean": _mean(values),
-                            **dict(zip(PERCENTILE_LABELS, percentiles(values), strict=True)),
+                            "mean": values.mean,
+                            **dict(zip(PERCENTILE_LABELS, values.percentiles(), strict=True)),
                         }
                         for unit, values in sizes[split].items()
                     },
@@ -109,12 +105,10 @@ def _advice(long: int, short: int) -> Iterator[str]:
         yield "Dialogues of one turn give no example unless data.first_turns=true."
 
 
-def _mean(values: Integers) -> float:
-    return float(values.mean()) if len(values) else 0.0
-
-
-def _histogram(words: Integers) -> tuple[tuple[str, float, str], ...]:
-    bins = Counter(np.searchsorted(STEPS, words, side="right").tolist())
+def _histogram(words: Sizes) -> tuple[tuple[str, float, str], ...]:
+    bins: Counter[int] = Counter()
+    for size, number in words.counts.items():
+        bins[bisect_right(STEPS, size)] += number
     bars = []
     for step in range(1, max(bins, default=0) + 1):
         low = STEPS[step - 1]
@@ -128,13 +122,13 @@ def _histogram(words: Integers) -> tuple[tuple[str, float, str], ...]:
     return tuple(bars)
 
 
-def _table(sizes: dict[str, dict[str, Integers]]) -> Table:
+def _table(sizes: dict[str, dict[str, Sizes]]) -> Table:
     rows = []
     for unit, label in UNITS.items():
         for split in SPLITS:
             values = sizes[split][unit]
             rows.append(
-                (f"{label}, {split}", f"{_mean(values):.2f}", *map(count, percentiles(values)))
+                (f"{label}, {split}", f"{values.mean:.2f}", *map(count, values.percentiles()))
             )
     return Table("Percentiles", ("", "mean", *PERCENTILE_LABELS), tuple(rows))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -23,11 +22,11 @@ from dialog.inspection.findings import (
     BarChart,
     Finding,
     ReadDialogues,
+    Sizes,
     Table,
     filled,
     part_of,
     percent_of,
-    percentiles,
     severity,
     worst_split,
 )
@@ -37,8 +36,8 @@ BATCH_LINES = 4096
 ROWS = 10
 TITLE = "Tokens and truncation"
 
-Lengths = dict[str, Integers]
-"""Number of ids of each example [N], for "source" and "target"."""
+Lengths = dict[str, Sizes]
+"""Distribution of the number of ids of an example, for "source" and "target"."""
 
 
 class UncountedTokenSection:
@@ -96,9 +95,12 @@ class TokenSection:
             dtype=bool,
         )
         self.waiting: list[tuple[str, str, bool]] = []  # split, text, is a turn
-        self.line_lengths = {split: array("I") for split in SPLITS}
-        self.examples = {split: array("q") for split in SPLITS}
-        self.lines: Counter[str] = Counter()
+        self.waiting_examples: dict[str, list[tuple[int, ...]]] = {split: [] for split in SPLITS}
+        self.waiting_lines: Counter[str] = Counter()
+        self.lengths = {split: _no_lengths() for split in SPLITS}
+        """Before truncation, ends included."""
+        self.needed = {split: _no_lengths() for split in SPLITS}
+        """Smallest limits that truncate nothing; facts may fill at most half of a source."""
         self.counts: dict[str, Counter[str]] = {split: Counter() for split in SPLITS}
         self.unknown_words: Counter[str] = Counter()
 
@@ -106,9 +108,11 @@ class TokenSection:
         """Queue a dialogue; lines are encoded in batches."""
         windows = list(example_windows(dialogue, self.rules))
         new = dialogue_lines(DialogueWindows(dialogue, windows))
-        start = self.lines[split]
-        self.examples[split].extend(start + line for example in new.examples for line in example)
-        self.lines[split] += len(new.lines)
+        start = self.waiting_lines[split]
+        self.waiting_examples[split] += [
+            tuple(start + line for line in example) for example in new.examples
+        ]
+        self.waiting_lines[split] += len(new.lines)
         self.waiting += [
             (split, line.text, number >= new.facts) for number, line in enumerate(new.lines)
         ]
@@ -117,8 +121,9 @@ class TokenSection:
 
     def _encode(self) -> None:
         lines = self.tokenizer.encode_batch([text for _, text, _ in self.waiting])
+        line_lengths: dict[str, list[int]] = {split: [0] for split in SPLITS}
         for (split, text, is_turn), ids in zip(self.waiting, lines, strict=True):
-            self.line_lengths[split].append(len(ids))
+            line_lengths[split].append(1 + len(ids))
             if not is_turn:
                 continue
             unknown = ids.count(UNK)
@@ -132,15 +137,29 @@ class TokenSection:
                     self.unknown_words.update(
                         text[start:end] for id, (start, end) in spans if id == UNK
                     )
+        for split in SPLITS:
+            self._measure(split, np.cumsum(line_lengths[split]))
         self.waiting = []
+        self.waiting_lines.clear()
+
+    def _measure(self, split: str, offsets: Integers) -> None:
+        """Count the lengths of the waiting examples from the offsets of their lines."""
+        examples = np.array(self.waiting_examples[split], dtype=np.int64).reshape(-1, 4)
+        self.waiting_examples[split] = []
+        whole = truncate(offsets, examples, max_source=None, max_target=None)
+        sources = whole.lengths_in(self.layout)
+        needed = np.maximum(sources, 2 * whole.facts_length - (whole.source_lengths - sources))
+        for sizes, lengths in ((self.lengths, sources), (self.needed, needed)):
+            sizes[split]["source"].add(lengths.tolist())
+            sizes[split]["target"].add(whole.target_lengths.tolist())
 
     def finding(self, read_dialogues: ReadDialogues) -> Finding:
         """Return lengths and truncation of each split, and the fraction of unknown tokens in
         validation and test.
         """
         self._encode()
-        lengths = {split: self._lengths(split) for split in SPLITS}
-        needed = {split: self._lengths(split, with_facts=True) for split in SPLITS}
+        lengths = self.lengths
+        needed = self.needed
         truncated = {split: self._truncated(split, needed[split]) for split in SPLITS}
         test = self.counts["test"]
         train = truncated["train"]
@@ -188,28 +207,11 @@ class TokenSection:
             },
         )
 
-    def _lengths(self, split: str, *, with_facts: bool = False) -> Lengths:
-        """Return lengths before truncation, ends included.
-
-        `with_facts` returns the smallest limits that truncate nothing; facts may fill at most half
-        of a source.
-        """
-        offsets = np.concatenate(
-            [[0], np.cumsum(1 + np.array(self.line_lengths[split], dtype=np.int64))]
-        )
-        examples = np.array(self.examples[split], dtype=np.int64).reshape(-1, 4)
-        whole = truncate(offsets, examples, max_source=None, max_target=None)
-        sources = whole.lengths_in(self.layout)
-        minimum = 2 * whole.facts_length - (whole.source_lengths - sources) if with_facts else 0
-        return {"source": np.maximum(sources, minimum), "target": whole.target_lengths}
-
     def _truncated(self, split: str, needed: Lengths) -> dict[str, int]:
         """Return the number of truncated sources and targets; validation and test targets are never
         truncated.
         """
-        numbers = {
-            side: int((lengths > self.limits[side]).sum()) for side, lengths in needed.items()
-        }
+        numbers = {side: lengths.above(self.limits[side]) for side, lengths in needed.items()}
         return numbers if split == "train" else {**numbers, "target": 0}
 
     def _advice(
@@ -225,7 +227,7 @@ class TokenSection:
 
     def _recommended_limits(self, needed: Lengths) -> str:
         limits = {
-            side: percentiles(lengths)[PERCENTS.index(99)] for side, lengths in needed.items()
+            side: lengths.percentiles()[PERCENTS.index(99)] for side, lengths in needed.items()
         }
         return " ".join(
             f"data.max_{side}={limit}"
@@ -241,7 +243,7 @@ class TokenSection:
                     float(size),
                     count(size),
                 )
-                for percent, size in zip(PERCENTS, percentiles(lengths[side]), strict=True)
+                for percent, size in zip(PERCENTS, lengths[side].percentiles(), strict=True)
             ]
             limit = (f"max_{side}", float(self.limits[side]), count(self.limits[side]))
             yield BarChart(f"Tokens of training {label}", (*bars, limit))
@@ -276,7 +278,7 @@ class TokenSection:
             "examples": len(lengths["source"]),
             **{f"{side}_cut": truncated[side] for side in lengths},
             **{
-                f"{side}_length": dict(zip(PERCENTILE_LABELS, percentiles(values), strict=True))
+                f"{side}_length": dict(zip(PERCENTILE_LABELS, values.percentiles(), strict=True))
                 for side, values in lengths.items()
             },
             **{
@@ -286,9 +288,13 @@ class TokenSection:
         }
 
 
+def _no_lengths() -> Lengths:
+    return {"source": Sizes(), "target": Sizes()}
+
+
 def _length_table(lengths: dict[str, Lengths]) -> Table:
     rows = tuple(
-        (f"{side}, {split}", *(count(size) for size in percentiles(lengths[split][side])))
+        (f"{side}, {split}", *(count(size) for size in lengths[split][side].percentiles()))
         for side in ("source", "target")
         for split in SPLITS
     )

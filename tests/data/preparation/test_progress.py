@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from dialog.data.dialogue import SPLITS
+from dialog.data.preparation.division import Division, write_division
 from dialog.data.preparation.job import Job
 from dialog.data.preparation.prepare import merge_shards, prepare, prepare_shard
 from dialog.data.preparation.shards import report_progress
+from dialog.data.reading.parts import Part
 
 pytestmark = pytest.mark.usefixtures("small_blocks")
 BLOCK, SIZE = 64, 199
@@ -77,13 +80,16 @@ def test_a_tokenizer_file_is_not_trained(tmp_path: Path, job: Jobs) -> None:
     assert list(recorder.reports) == ["learning the tokenizer", "tokenising", "joining"]
 
 
-def test_progress_of_shards_is_their_mean(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("parts", "train"), [(1, 250), (2, 1000)])
+def test_progress_of_shards_is_their_mean_or_sum(tmp_path: Path, parts: int, train: int) -> None:
     def write(folder: str, **records: int) -> None:
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "records.json").write_text(json.dumps(records) if records else "")
 
     recorder = Recorder()
     write("draft", train=1000)
+    division = {split: [Part(0, 0, 9, 0)] * (parts if split == "train" else 0) for split in SPLITS}
+    write_division(tmp_path / "draft", Division(division))
     for folder, records in {
         ".0-of-4.a": {"validation": 90, "test": 10},
         ".0-of-4.b": {"validation": 50},  # restarted after a worker was killed
@@ -94,4 +100,4 @@ def test_progress_of_shards_is_their_mean(tmp_path: Path) -> None:
     report_progress(tmp_path, 4, recorder)
     write("3-of-4", validation=90, test=70, train=1000)
     report_progress(tmp_path, 4, recorder)
-    assert recorder.reports == {"tokenising": [(25, None), (315, 1160)]}
+    assert recorder.reports == {"tokenising": [(24, None), (65 + train, 1160)]}

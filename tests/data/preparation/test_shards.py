@@ -212,7 +212,7 @@ def test_shards_parse_their_parts_and_give_the_same_bytes(
     assert contents(merge_shards(job(corpus, filters=filters), root)) == contents(whole)
 
 
-def test_a_corpus_that_cannot_be_divided_is_named_with_several_shards(
+def test_several_shards_name_a_corpus_that_cannot_be_divided(
     tmp_path: Path, job: Jobs, caplog: pytest.LogCaptureFixture
 ) -> None:
     prepare_shard(job(), tmp_path, 0, 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from itertools import count
+from itertools import count, pairwise
 
 import numpy as np
 import pytest
@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from dialog.data.dialogue import Dialogue, Turn
 from dialog.data.text_matching.fingerprints import (
     NORMALISATIONS,
-    DialogueHashes,
     collapse_whitespace,
     contained_in,
     hash_texts,
@@ -21,6 +20,7 @@ from dialog.data.text_matching.fingerprints import (
     normalise_words,
     repeats_earlier,
 )
+from dialog.data.text_matching.spilled import SpilledHashes
 
 utterances = st.sampled_from(["", "a", "b", "A !", "a b", "b a"])
 dialogues = st.builds(
@@ -75,14 +75,14 @@ def test_verbatim_ignores_white_space_only() -> None:
 
 @given(corpora)
 def test_context_hashes_are_equal_iff_facts_and_turns_are(corpus: list[Dialogue]) -> None:
-    hashes, contexts = DialogueHashes(collapse_whitespace), []
+    hashes, contexts = SpilledHashes(collapse_whitespace), []
     for dialogue in corpus:
         hashes.add(dialogue)
         facts = [(fact.speaker, collapse_whitespace(fact.text)) for fact in dialogue.facts]
         turns = [collapse_whitespace(turn.text) for turn in dialogue.turns]
         contexts += [(facts, turns[: end + 1]) for end in range(len(turns))]
-    context_hashes = hashes.contexts()
-    assert len(context_hashes) == len(contexts) == len(hashes.turns)
+    context_hashes = [hash for chunk in hashes.chunks() for hash in chunk.contexts().tolist()]
+    assert len(context_hashes) == len(contexts) == hashes.turns
     for one in range(len(contexts)):
         for other in range(one):
             assert (context_hashes[one] == context_hashes[other]) == (
@@ -92,15 +92,21 @@ def test_context_hashes_are_equal_iff_facts_and_turns_are(corpus: list[Dialogue]
 
 @given(corpora)
 def test_replies_are_all_turns_but_the_first(corpus: list[Dialogue]) -> None:
-    hashes = DialogueHashes(collapse_whitespace)
-    is_first = []
-    for dialogue in corpus:
-        hashes.add(dialogue)
-        is_first += [index == 0 for index in range(len(dialogue.turns))]
-    assert hashes.reply_positions.tolist() == [
-        position for position, first in enumerate(is_first) if not first
-    ]
-    assert np.diff(hashes.offsets).tolist() == [len(dialogue.turns) for dialogue in corpus]
+    hashes = SpilledHashes(collapse_whitespace)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dialog.data.text_matching.spilled.CHUNK", 3)
+        for dialogue in corpus:
+            hashes.add(dialogue, np.ones(len(dialogue.turns), dtype=bool))
+    expected = iter(corpus)
+    for chunk in hashes.chunks():
+        for start, end in pairwise(chunk.offsets.tolist()):
+            turns = next(expected).turns
+            texts = [collapse_whitespace(turn.text) for turn in turns]
+            assert chunk.turns[start:end].tolist() == hash_texts(texts).tolist()
+            replies = [place for place in chunk.replies.tolist() if start <= place < end]
+            assert replies == list(range(start + 1, end))
+        assert chunk.responses.all()
+    assert next(expected, None) is None
 
 
 @given(st.lists(utterances), st.lists(utterances))
