@@ -130,7 +130,7 @@ PERCENTS = (50, 90, 95, 99, 100)
 PERCENTILE_LABELS = tuple(f"p{percent}" if percent < 100 else "max" for percent in PERCENTS)
 
 
-class Sizes:
+class SizeDistribution:
     """The distribution of sizes: how often each occurs. Memory grows with the distinct sizes."""
 
     def __init__(self) -> None:

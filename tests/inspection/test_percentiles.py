@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dialog.inspection.findings import PERCENTS, Sizes
+from dialog.inspection.findings import PERCENTS, SizeDistribution
 
 
 @given(st.lists(st.integers(0, 20), min_size=1))
 def test_a_percentile_is_the_smallest_sufficient_size(sizes: list[int]) -> None:
-    counted = Sizes()
+    counted = SizeDistribution()
     counted.add(sizes[:3])
     counted.add(sizes[3:])
     assert len(counted) == len(sizes)

@@ -162,7 +162,7 @@ def _examples(
     ]
 
 
-class Comparison(NamedTuple):
+class UnitComparison(NamedTuple):
     """The hashes of one unit in the evaluated splits, compared with those of train."""
 
     evaluated: dict[str, Hashes]
@@ -210,7 +210,7 @@ class Comparison(NamedTuple):
         return list(zip(earliest.tolist(), places[earliest].tolist(), strict=True))
 
 
-def _compare(hashes: dict[str, SpilledHashes], unit: str) -> Comparison:
+def _compare(hashes: dict[str, SpilledHashes], unit: str) -> UnitComparison:
     """Compare one unit of all splits; train is read in chunks, and its distinct hashes are counted
     on disk.
     """
@@ -233,7 +233,7 @@ def _compare(hashes: dict[str, SpilledHashes], unit: str) -> Comparison:
             yield values
 
     distinct = number_of_distinct(training_units())
-    return Comparison(evaluated, known, first_in_train, total, distinct)
+    return UnitComparison(evaluated, known, first_in_train, total, distinct)
 
 
 def _units(hashes: SpilledHashes, unit: str) -> Iterator[Hashes]:
@@ -250,7 +250,7 @@ def _units(hashes: SpilledHashes, unit: str) -> Iterator[Hashes]:
             yield chunk.contexts()[chunk.offsets[1:][np.diff(chunk.offsets) > 0] - 1]
 
 
-def _counts(units: dict[str, Comparison]) -> dict[str, Any]:
+def _counts(units: dict[str, UnitComparison]) -> dict[str, Any]:
     def overlaps(split: str, *others: str) -> dict[str, int]:
         return {unit: compared.overlap(split, *others) for unit, compared in units.items()}
 

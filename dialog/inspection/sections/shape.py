@@ -15,7 +15,7 @@ from dialog.inspection.findings import (
     Finding,
     Quotation,
     ReadDialogues,
-    Sizes,
+    SizeDistribution,
     Table,
     by_split,
     filled,
@@ -42,7 +42,7 @@ class LengthSection:
     """Counts turns, words between white space, and characters."""
 
     def __init__(self) -> None:
-        self.sizes = {split: {unit: Sizes() for unit in UNITS} for split in SPLITS}
+        self.sizes = {split: {unit: SizeDistribution() for unit in UNITS} for split in SPLITS}
 
     def add(self, split: str, dialogue: Dialogue) -> None:
         """Measure a dialogue."""
@@ -105,7 +105,7 @@ def _advice(long: int, short: int) -> Iterator[str]:
         yield "Dialogues of one turn give no example unless data.first_turns=true."
 
 
-def _histogram(words: Sizes) -> tuple[tuple[str, float, str], ...]:
+def _histogram(words: SizeDistribution) -> tuple[tuple[str, float, str], ...]:
     bins: Counter[int] = Counter()
     for size, number in words.counts.items():
         bins[bisect_right(STEPS, size)] += number
@@ -122,7 +122,7 @@ def _histogram(words: Sizes) -> tuple[tuple[str, float, str], ...]:
     return tuple(bars)
 
 
-def _table(sizes: dict[str, dict[str, Sizes]]) -> Table:
+def _table(sizes: dict[str, dict[str, SizeDistribution]]) -> Table:
     rows = []
     for unit, label in UNITS.items():
         for split in SPLITS:

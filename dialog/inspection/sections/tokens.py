@@ -22,7 +22,7 @@ from dialog.inspection.findings import (
     BarChart,
     Finding,
     ReadDialogues,
-    Sizes,
+    SizeDistribution,
     Table,
     filled,
     part_of,
@@ -36,7 +36,7 @@ BATCH_LINES = 4096
 ROWS = 10
 TITLE = "Tokens and truncation"
 
-Lengths = dict[str, Sizes]
+Lengths = dict[str, SizeDistribution]
 """Distribution of the number of ids of an example, for "source" and "target"."""
 
 
@@ -289,7 +289,7 @@ class TokenSection:
 
 
 def _no_lengths() -> Lengths:
-    return {"source": Sizes(), "target": Sizes()}
+    return {"source": SizeDistribution(), "target": SizeDistribution()}
 
 
 def _length_table(lengths: dict[str, Lengths]) -> Table:
