@@ -155,7 +155,7 @@ def test_weights_cast_together_are_those_of_autocast(
     batch = next(iter(dialog.DialogDataModule(prepared, batch_tokens=1200).train_dataloader()))
     batch = batch._replace(source=batch.source.cuda(), target=batch.target.cuda())
     found = gradients(copy.deepcopy(model), batch, half=True)
-    monkeypatch.setattr("dialog.training.module.cast_linear", lambda model: nullcontext())
+    monkeypatch.setattr("dialog.training.step.cast_linear", lambda model: nullcontext())
     near(found, gradients(copy.deepcopy(model), batch, half=True), 1e-3)
 
 
