@@ -183,7 +183,7 @@ def exported(
 
 
 LONG = [pytest.param(name, marks=pytest.mark.endurance) for name in CASES]
-"""Each takes ten seconds to export."""
+"""Each takes ten seconds to export, or more; all mixers together 80."""
 
 
 @pytest.mark.parametrize("name", [*FAMILIES, *LONG])

@@ -20,7 +20,7 @@ import torch
 from browser import needs_chromium
 from click.testing import CliRunner
 from devtools import Page, browsing
-from modern_networks import MODERN
+from modern_networks import MODERN, SIZES
 
 from dialog.analysis.attention.maps import attention_maps
 from dialog.cli import program
@@ -147,8 +147,9 @@ def test_replies_and_maps_are_those_of_the_run(
 def test_replies_of_modern_networks(
     real_engine: None, random_run: Callable[..., Run], tmp_path: Path
 ) -> None:
-    """All recurrences in one network, and a decoder alone."""
-    runs = [random_run(**MODERN[name]) for name in ("mixers", "decoder only")]
+    """Scans with weights and windows, states of whole numbers, and a decoder alone."""
+    parts = {"encoder": {"name": "slstm", **SIZES}, "decoder": {"name": "retnet", **SIZES}}
+    runs = [random_run(**network) for network in (parts, MODERN["decoder only"])]
     path = tmp_path / "page.html"
     export_page(runs, path, single_file=True)
     with browsing(tmp_path) as page:
