@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dialog.data.tokenizers.labels import readable_labels
+from dialog.data.tokenizers.labels import whole_characters
 from dialog.data.tokenizers.tokenizer import OTHER, SELF, SPECIAL_TOKENS
 from dialog.errors import UserError
 from dialog.escaping import one_line
+from dialog.report.drawing.attention.packing import AxisGroup, by_group
 from dialog.report.formats.numbers import counted
 from dialog.report.terminal import display_width, truncate
 
@@ -38,7 +39,7 @@ def attention_lines(
     maps: Mapping[str, Any], width: int, place: Sequence[int] = (), *, height: int | None = None
 ) -> list[str]:
     """Return the lines of a table and a block map of at most `width` columns, from the result of
-    `Run.attention`.
+    `Run.attention`; tokens of one character are one token.
 
     The first reply tokens are shown, as many as fit into `height`; a line counts the others.
 
@@ -52,7 +53,12 @@ def attention_lines(
         UserError: the network has no cross-attention over tokens, or not this layer or head.
     """
     title, weights = chosen_attention(maps, place)
-    context, reply = (readable_labels(maps[name]) for name in ("context_tokens", "response_tokens"))
+    sources, targets = (
+        [AxisGroup(*group) for group in whole_characters(maps[name])]
+        for name in ("context_tokens", "response_tokens")
+    )
+    weights = by_group(by_group(weights, targets, axis=-2), sources, axis=-1)
+    context, reply = ([group.label for group in groups] for groups in (sources, targets))
     shown = len(reply) if height is None else max(FEWEST, (height - FRAME) // 2)
     hidden = max(0, len(reply) - shown)
     note = f"{counted(hidden, 'more reply token')}: `python -m dialog attention` shows all"

@@ -214,6 +214,17 @@ def test_tokens_in_the_map_cannot_control_the_terminal() -> None:
     assert "\x1b" not in "".join(lines)
 
 
+def test_a_character_of_several_tokens_is_one_in_the_map() -> None:
+    weights = [[[0.25, 0.5, 0.25], [0.25, 0.25, 0.5]]]
+    layer = {"kind": "cross", "side": "target", "columns": "source", "weights": weights}
+    halves = ["\\xf0\\x9f", "\\x98\\x80"]
+    lines = attention_lines(
+        {"context_tokens": [*halves, "b"], "response_tokens": halves, "maps": [layer]}, 80
+    )
+    assert lines[1].split() == ["😀", "0.62", "😀", "0.38", "b"]
+    assert lines[2].startswith("block map: 2 context tokens")
+
+
 # ------------------------------------------------------------------ layout and repetition
 
 

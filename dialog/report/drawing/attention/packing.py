@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from dialog.data.tokenizers.labels import characters_of_parts, readable_labels, 
 from dialog.report.formats.numbers import counted
 
 Weights = npt.NDArray[np.float32]
+Number = TypeVar("Number", bound=np.floating[Any])
 STEPS = 65535
 """Number of steps of a weight; rounding changes it by at most 1 / (2 * 65535)."""
 MOST_CELLS = 1_000_000
@@ -208,7 +209,9 @@ def pack(reading: Mapping[str, Any], label: str, *, most_cells: int = MOST_CELLS
     }
 
 
-def by_group(weights: Weights, groups: Sequence[AxisGroup], *, axis: int) -> Weights:
+def by_group(
+    weights: npt.NDArray[Number], groups: Sequence[AxisGroup], *, axis: int
+) -> npt.NDArray[Number]:
     """Sum columns, or average rows, over the tokens of each group: axis of length S -> G."""
     along = np.moveaxis(weights, axis, 0)
     if len(groups) == len(along):  # each is one token
