@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import socket
 import sys
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,9 @@ import click
 from dialog.cli.completion import settings
 from dialog.errors import UserError
 from dialog.escaping import to_json
+
+PORT = 8000
+"""Of `serve`, by default."""
 
 
 @click.command()
@@ -82,7 +86,7 @@ def start(
     if serves:
         from dialog.cli.serve import serve
 
-        serve.main([str(started.run)], standalone_mode=False)
+        serve.main([str(started.run), "--port", str(service_port())], standalone_mode=False)
     elif sys.stdin.isatty() and sys.stdout.isatty():
         from dialog.cli.chat import chat
 
@@ -90,3 +94,15 @@ def start(
     else:
         command = f"python -m dialog chat {shlex.quote(str(started.run))}"
         click.echo(f"No terminal: no chat opened; {command} reads a turn from each line", err=True)
+
+
+def service_port() -> int:
+    """Return the usual port of `serve`, or 0, for any other, if it is in use: a training should not
+    end with an error.
+    """
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", PORT))
+        except OSError:
+            return 0
+    return PORT

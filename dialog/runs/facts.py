@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
+from dialog.config.schema import Recipe
 from dialog.errors import UserError
 from dialog.json_files import read_json
 from dialog.runs.folder import read_summary
@@ -37,8 +39,14 @@ def run_facts(run: Run) -> dict[str, Any]:
         "encoder": run.recipe.model.encoder["name"],
         "decoder": run.recipe.model.decoder["name"],
         "parameters": count_parameters(run.model)["total"],
-        "corpus": run.recipe.data.corpus["name"],
+        "corpus": data_label(run.recipe),
     }
+
+
+def data_label(recipe: Recipe) -> str:
+    """Return the name of the user's file or folder, if there is one, and of the corpus."""
+    corpus = str(recipe.data.corpus["name"])
+    return f"{Path(recipe.data.path).name} ({corpus})" if recipe.data.path else corpus
 
 
 def labelled_facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:

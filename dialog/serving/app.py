@@ -218,6 +218,10 @@ class Service:
         models = [self._model(name) for name in vote.models]
         if self.votes is None:
             raise RequestError(409, "votes are not kept; start serve with --votes FILE")
+        searches = [
+            selected_search(model.run.recipe.generation, settings)
+            for model, settings in zip(models, vote.settings or (), strict=False)
+        ]
         line = {
             "format": VOTE_FORMAT,
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -225,6 +229,7 @@ class Service:
             "chat": vote.chat,
             "models": vote.models,
             "weights": [model.run.weights for model in models],
+            "searches": searches or None,
             "context": vote.context,
             "responses": vote.responses,
             "choice": vote.choice,

@@ -52,6 +52,10 @@ Unsupported = Annotated[Any, AfterValidator(check_empty), WithJsonSchema({"enum"
 """Field of OpenAI's format that would change the response, but not here."""
 Ignored = Annotated[Any, WithJsonSchema({"description": "ignored: it changes no response"})]
 """Field of OpenAI's format that changes no response."""
+Uncalled = Annotated[list[Any] | None, WithJsonSchema({"description": "ignored: none is called"})]
+"""Tools, which Open WebUI sends with each request. Unless ``tool_choice`` requires one, a model may
+answer without them.
+"""
 
 
 class KnownFields(BaseModel):
@@ -137,7 +141,23 @@ class TextFormat(KnownFields):
     type: Literal["text"]
 
 
-class ChatRequest(KnownFields):
+class SearchSettings(KnownFields):
+    """Settings of the search by their names here; a field of None is that of the run."""
+
+    n: Annotated[int, Field(ge=1, le=MOST_RESPONSES)] | None = None
+    search: Literal["greedy", "beam5", "sampling"] | None = None
+    temperature: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] | None = None
+    top_k: Annotated[int, Field(ge=0)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    min_p: Annotated[float, Field(ge=0, lt=1)] | None = None
+    typical_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    repetition_penalty: Annotated[float, Field(ge=0.01, le=10)] | None = None
+
+
+class ChatRequest(SearchSettings):
     """Body of ``POST /v1/chat/completions``: OpenAI's fields, and settings of the search by their
     names here.
 
@@ -150,18 +170,7 @@ class ChatRequest(KnownFields):
     model: str | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    n: Annotated[int, Field(ge=1, le=MOST_RESPONSES)] | None = None
-    search: Literal["greedy", "beam5", "sampling"] | None = None
-    temperature: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] | None = None
-    top_k: Annotated[int, Field(ge=0)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    min_p: Annotated[float, Field(ge=0, lt=1)] | None = None
-    typical_p: Annotated[float, Field(gt=0, le=1)] | None = None
     seed: int | None = None
-    max_tokens: Annotated[int, Field(ge=1)] | None = None
-    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
-    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    repetition_penalty: Annotated[float, Field(ge=0.01, le=10)] | None = None
     logprobs: bool | None = None
     stop: Annotated[Stops, BeforeValidator(listed, json_schema_input_type=Stop | Stops)] | None = (
         None
@@ -169,14 +178,14 @@ class ChatRequest(KnownFields):
 
     audio: Unsupported = None
     function_call: Literal["none", "auto"] | None = None
-    functions: Unsupported = None
+    functions: Uncalled = None
     logit_bias: Unsupported = None
     modalities: list[Literal["text"]] | None = None
     presence_penalty: Unsupported = None
     reasoning_effort: Literal["none"] | None = None
     response_format: TextFormat | None = None
     tool_choice: Literal["none", "auto"] | None = None
-    tools: Unsupported = None
+    tools: Uncalled = None
     top_logprobs: Unsupported = None
     verbosity: Literal["medium"] | None = None
     web_search_options: Unsupported = None
@@ -198,16 +207,24 @@ class ChatRequest(KnownFields):
 
     @property
     def warnings(self) -> list[str]:
-        """Sentences on the messages that are ignored."""
-        return [
+        """Sentences on the messages and tools that are ignored."""
+        messages = [
             f"messages.{number}: ignored; the model was not trained with {message.role} messages"
             for number, message in enumerate(self.messages)
             if message.role in SYSTEM
         ]
+        tools = [
+            f"{name}: ignored; the model was not trained to call {name}"
+            for name in ("tools", "functions")
+            if getattr(self, name)
+        ]
+        return messages + tools
 
 
 class VoteRequest(KnownFields):
-    """Body of ``POST /votes``: which of two models' responses to a context is better."""
+    """Body of ``POST /votes``: which of two models' responses to a context is better; ``settings``
+    are those of the requests for the responses.
+    """
 
     models: Annotated[list[str], Field(min_length=2, max_length=2)]
     context: Annotated[list[str], Field(min_length=1, max_length=MOST_TURNS)]
@@ -216,6 +233,7 @@ class VoteRequest(KnownFields):
         Field(min_length=2, max_length=2),
     ]
     choice: Literal["a", "b", "tie"]
+    settings: Annotated[list[SearchSettings], Field(min_length=2, max_length=2)] | None = None
     rater: Annotated[str, Field(max_length=80)] = ""
     chat: Annotated[str, Field(max_length=80)] = ""
 
@@ -229,7 +247,7 @@ class AttentionRequest(KnownFields):
     format: Literal["json", "html"] = "json"
 
 
-def selected_search(generation: GenerationConfig, request: ChatRequest) -> Component:
+def selected_search(generation: GenerationConfig, request: SearchSettings) -> Component:
     """Return the search of a request with all constraints, as `Responder.respond` takes it.
 
     That is the run's search, except that ``search`` names another one, ``temperature`` 0 selects
@@ -248,7 +266,7 @@ def selected_search(generation: GenerationConfig, request: ChatRequest) -> Compo
     return {**search, **section, **set_fields(request, CONSTRAINT_FIELDS)}
 
 
-def _search(search: Component, request: ChatRequest) -> Component:
+def _search(search: Component, request: SearchSettings) -> Component:
     chosen = set_fields(request, SAMPLING_FIELDS)
     if request.search is not None:
         search = NAMED_SEARCHES[request.search]
@@ -264,7 +282,7 @@ def _search(search: Component, request: ChatRequest) -> Component:
     return search if request.n in (None, 1) else with_candidates(search, request.n)
 
 
-def set_fields(request: ChatRequest, names: Sequence[str]) -> dict[str, Any]:
+def set_fields(request: SearchSettings, names: Sequence[str]) -> dict[str, Any]:
     """Return the values of the fields that a request sets."""
     return {name: value for name in names if (value := getattr(request, name)) is not None}
 

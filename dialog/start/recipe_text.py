@@ -93,6 +93,13 @@ def given_arguments(overrides: Sequence[str]) -> dict[str, Any]:
     return {**(whole if isinstance(whole, dict) else {}), **given}
 
 
+def given_responder(overrides: Sequence[str]) -> str | None:
+    """Return the speaker to learn from among the settings of the command line, if there is one."""
+    _, settings = parse_overrides(overrides, SWAPPED)
+    given = dict(settings).get("data.responder")
+    return None if given is None else str(given)
+
+
 def recipe_yaml(values: Mapping[str, Any], command: str, reasons: Sequence[str]) -> str:
     """Return the text of a recipe: how it was made, why it has these sizes, and its values."""
     comments = [f"# Written by: {command}", "# Sizes:", *(f"#   {reason}" for reason in reasons)]

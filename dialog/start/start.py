@@ -27,6 +27,7 @@ from dialog.start.recipe_text import (
     check_texts,
     data_name,
     given_arguments,
+    given_responder,
     recipe_values,
     recipe_yaml,
     with_overrides,
@@ -108,12 +109,12 @@ def start(request: StartRequest, say: Say, confirm: Confirm) -> Started:
     check_free(file)
     check_texts(detected.component, request.path)
     corpus = read_corpus(detected.component, request.path)
-    found = survey(corpus)
+    responder = given_responder(request.overrides)
+    found = survey(corpus, responder)
     say_mapping(request.path, detected, found, say)
     found.check_readable(str(request.path))
     found.check_learnable(str(request.path))
-    restricted = any(setting.startswith("data.responder=") for setting in request.overrides)
-    say_counts(found, say, all_speakers=not restricted)
+    say_counts(found, say, all_speakers=responder is None)
     if not confirm("Are dialogues, speakers and texts right?"):
         raise UserError(
             "stopped; name the columns, such as data.corpus.text=COLUMN, or the format, such as"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dialog.data.corpora import Corpus
 from dialog.data.corpora.parsing.chat_log import LEFT_OUT
@@ -122,18 +122,19 @@ class Survey:
         return "; for an exported chat, data.corpus.gap_hours=1 divides it into more dialogues"
 
 
-def survey(corpus: Corpus) -> Survey:
-    """Read a corpus once."""
+def survey(corpus: Corpus, responder: str | None = None) -> Survey:
+    """Read a corpus once; only the turns of the ``responder`` are replies, if there is one."""
     found = Survey()
+    rules = replace(RULES, responder=responder)
     for split in SPLITS:
         for entry in corpus.dialogues(split):
             if isinstance(entry, Malformed):
                 found.malformed += [entry.message] * (len(found.malformed) < SHOWN)
             else:
                 _add_raw(found, entry)
-            dialogue = usable_dialogue(entry, RULES, found.counts)
+            dialogue = usable_dialogue(entry, rules, found.counts)
             if dialogue is not None:
-                _add_usable(found, split, dialogue)
+                _add_usable(found, split, dialogue, rules)
     return found
 
 
@@ -144,8 +145,8 @@ def _add_raw(found: Survey, dialogue: Dialogue) -> None:
         found.left_out.update(left_out)
 
 
-def _add_usable(found: Survey, split: str, dialogue: Dialogue) -> None:
-    windows = list(example_windows(dialogue, RULES))
+def _add_usable(found: Survey, split: str, dialogue: Dialogue, rules: ExampleRules) -> None:
+    windows = list(example_windows(dialogue, rules))
     found.replies[split] += len(windows)
     if split != "train":
         return

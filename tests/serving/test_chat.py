@@ -184,6 +184,13 @@ def test_fields_that_change_nothing_are_ignored(client: Client) -> None:
     assert client.post(CHAT, body).reply == client.chat(*TURNS).reply
 
 
+def test_tools_are_reported_as_ignored(client: Client) -> None:
+    """Open WebUI sends some with each request."""
+    answer = client.chat(*TURNS, tools=[{"type": "function", "function": {"name": "time"}}])
+    assert answer.reply == client.chat(*TURNS).reply
+    assert [warning.partition(":")[0] for warning in answer.json["warnings"]] == ["tools"]
+
+
 @pytest.mark.parametrize(
     ("fields", "field"),
     [
@@ -210,7 +217,7 @@ def test_fields_that_change_nothing_are_ignored(client: Client) -> None:
         ({"n": 9, "temperature": 1}, "n"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"frequency_penalty": 3}, "frequency_penalty"),
-        ({"tools": [{"type": "function"}]}, "tools"),
+        ({"tools": [{"type": "function"}], "tool_choice": "required"}, "tool_choice"),
         ({"stop": [""]}, "stop.0"),
         ({"stop": ["a", "b", "c", "d", "e"]}, "stop"),
         ({"top_logprobs": 2}, "top_logprobs"),

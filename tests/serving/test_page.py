@@ -126,6 +126,7 @@ def test_blind_chat_and_its_votes(studio: Client, tmp_path: Path) -> None:
         assert votes[1]["context"] == ["Hi .", votes[0]["responses"][1], "Bye ."]
         for vote in votes:
             assert sorted(vote["models"]) == sorted(studio.service.served)
+            assert [search["name"] for search in vote["searches"]] == ["greedy", "greedy"]
         page.evaluate("byId('reveal').click()")
         assert page.evaluate(labels) == [*votes[0]["models"], *votes[1]["models"]]
         assert votes[0]["models"][1] in page.evaluate("byId('tally').textContent")

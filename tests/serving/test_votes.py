@@ -57,6 +57,7 @@ def test_a_vote_is_one_line(voting: Client, path: Path) -> None:
     first, second = map(json.loads, lines)
     assert body.items() <= first.items()
     assert second["choice"] == "tie"
+    assert first["searches"] is None
     hashes = [model.run.weights for model in voting.service.served.values()]
     assert first["weights"] == hashes
     assert len({*hashes}) == 2
@@ -68,7 +69,8 @@ def test_a_vote_is_one_line(voting: Client, path: Path) -> None:
 def test_compare_reads_votes(voting: Client, path: Path) -> None:
     served = voting.service.served.values()
     for choice in ("a", "tie"):
-        body = vote(voting, choice=choice, chat="c1", context=[choice])
+        settings = [{}, {"search": "sampling", "temperature": 0.7, "max_tokens": 9}]
+        body = vote(voting, choice=choice, chat="c1", context=[choice], settings=settings)
         assert voting.post("/votes", body).status == 200
     models = [
         SimpleNamespace(
@@ -77,6 +79,8 @@ def test_compare_reads_votes(voting: Client, path: Path) -> None:
         )
         for model in served
     ]
+    drawn = json.loads(path.read_text().splitlines()[0])["searches"][1]
+    assert (drawn["name"], drawn["temperature"], drawn["max_length"]) == ("sampling", 0.7, 9)
     ratings = RatingReader(path.parent, cast("Any", SimpleNamespace(models=models))).read([path])
     assert [rating.winner for rating in ratings] == ["a", "tie"]
     for rating in ratings:
@@ -94,6 +98,7 @@ def test_compare_reads_votes(voting: Client, path: Path) -> None:
         ({"context": []}, 400, "context"),
         ({"rater": "a" * 81}, 400, "rater"),
         ({"weights": []}, 400, "weights"),
+        ({"settings": [{"search": "beam5"}]}, 400, "settings"),
     ],
 )
 def test_what_is_no_vote(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -93,6 +96,31 @@ def test_a_file_becomes_a_recipe_and_a_run_of_its_name(here: Path) -> None:
         begin(path)
 
 
+def test_start_serves_in_the_end(here: Path) -> None:
+    command = [sys.executable, "-m", "dialog", "start", "chats.jsonl", "--yes", "--serve", *TINY]
+    write_chats(here / "chats.jsonl")
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        address = next(
+            (line.partition(" serves ")[0] for line in process.stdout if " serves chats" in line),
+            "",
+        )
+        body = json.dumps({"messages": [{"role": "user", "content": "Hello ."}]}).encode()
+        asked = Request(
+            f"{address}/v1/chat/completions", body, {"Content-Type": "application/json"}
+        )
+        with urlopen(asked, timeout=60) as response:
+            (choice,) = json.load(response)["choices"]
+        with urlopen(f"{address}/runs", timeout=60) as response:
+            (run,) = json.load(response)["runs"]
+        process.terminate()
+        assert process.wait(timeout=60) == 143
+    assert choice["message"]["role"] == "assistant"
+    assert dict(run["facts"])["trained on"] == "chats.jsonl (jsonl)"
+
+
 def test_nothing_is_written_without_consent(here: Path) -> None:
     path = write_chats(here / "chats.jsonl")
     with pytest.raises(UserError, match=r"data\.corpus"):
@@ -158,6 +186,18 @@ def test_malformed_records_are_counted_and_too_many_an_error(here: Path) -> None
     path.write_text(whole + '{"turns": 3}\n' * 30)
     with pytest.raises(UserError, match=r"30 of 90 .*chats\.jsonl:61"):
         begin(path)
+
+
+def test_counts_are_those_of_the_responder(here: Path) -> None:
+    path = write_chats(here / "chats.jsonl")
+    kept = []
+    for settings in ([], ["data.responder=B"]):
+        said: list[str] = []
+        with pytest.raises(UserError, match="stopped"):
+            start(StartRequest(path, [*TINY, *settings]), said.append, lambda _: False)
+        (line,) = (line for line in said if line.startswith("Kept: "))
+        kept.append(int(line.partition("Replies: ")[2].partition(" ")[0]))
+    assert kept[0] == 2 * kept[1]
 
 
 def test_sizes_grow_with_the_corpus() -> None:

@@ -4,7 +4,7 @@ const STORE = "dialog-chats";
 const MOST_LINK = 2 ** 20; // characters of a chat in a link
 const CHOICES = ["a", "b", "tie"];
 
-// A chat: {id, name, blind, revealed, exchanges: [{line, replies: [{model, text}], choice, kept}]}. All models continue with the
+// A chat: {id, name, blind, revealed, exchanges: [{line, replies: [{model, text, settings}], choice, kept}]}. All models continue with the
 // reply of the model that is `kept`; without one, each with its own. The replies of a blind chat are A and B.
 
 const newId = () => crypto.getRandomValues(new Uint32Array(2)).reduce((text, number) => text + number.toString(36), "");
@@ -22,7 +22,7 @@ function checkedChat(value) { // a copy with known fields only; null if it is no
     revealed: value.revealed === true,
     exchanges: exchanges.map(({ line, replies, choice, kept }) => ({
       line,
-      replies: replies.map(({ model, text }) => ({ model, text })),
+      replies: replies.map(({ model, text, settings }) => ({ model, text, settings })),
       choice: CHOICES.includes(choice) ? choice : null,
       kept: isText(kept) ? kept : null,
     })),

@@ -220,7 +220,7 @@ async function answer(line) {
     running = null;
     send.textContent = "Send";
   }
-  exchange.replies = found.filter(({ problem }) => !problem).map(({ model, text: content }) => ({ model, text: content }));
+  exchange.replies = found.filter(({ problem }) => !problem).map(({ model, text: content, settings: used }) => ({ model, text: content, settings: used }));
   if (!exchange.replies.length) { // the chat is as before
     asked.exchanges.splice(place, 1);
     if (chat !== asked) return;
@@ -246,16 +246,17 @@ async function answer(line) {
 
 async function reply(asked, place, model, card, controller) { // its text or its problem
   let content = "";
+  const used = settings();
   card.wait();
   try {
     const emit = isHidden(asked) ? undefined : (part) => {
       content = part;
       card.show(part);
     };
-    return { model, text: await respond(model, contextOf(asked, model, place), settings(), { signal: controller.signal, emit }) };
+    return { model, text: await respond(model, contextOf(asked, model, place), used, { signal: controller.signal, emit }), settings: used };
   } catch (error) {
     if (error.name !== "AbortError") return { model, problem: error.message };
-    return content.trim() ? { model, text: content } : { model, problem: "Stopped." }; // what was generated before stays
+    return content.trim() ? { model, text: content, settings: used } : { model, problem: "Stopped." }; // what was generated before stays
   }
 }
 
@@ -271,7 +272,7 @@ async function again(place, model, card) { // one of several replies that has fa
   if (chat !== asked) return;
   if (found.problem) return card.fail(found.problem, () => again(place, model, card));
   const { replies } = asked.exchanges[place], left = card.element.previousSibling === null;
-  replies.splice(left ? 0 : replies.length, 0, { model, text: found.text });
+  replies.splice(left ? 0 : replies.length, 0, { model, text: found.text, settings: found.settings });
   save();
   complete(place, card, model, found.text);
   showVote(true);
@@ -297,6 +298,7 @@ async function vote(choice) {
   try {
     await request("/votes", {
       models: [a, b], context: recent(contextOf(chat, a, place)), responses: replies.map(({ text: content }) => content), choice, rater: byId("rater").value.trim(), chat: chat.id,
+      settings: replies.every((reply) => reply.settings) ? replies.map((reply) => reply.settings) : null, // of older chats they are unknown
     });
     exchange.choice = choice;
     exchange.kept = { a, b }[choice] ?? randomly([a, b])[0];
