@@ -141,7 +141,7 @@ class TextFormat(KnownFields):
     type: Literal["text"]
 
 
-class SearchSettings(KnownFields):
+class SearchFields(KnownFields):
     """Settings of the search by their names here; a field of None is that of the run."""
 
     n: Annotated[int, Field(ge=1, le=MOST_RESPONSES)] | None = None
@@ -157,7 +157,7 @@ class SearchSettings(KnownFields):
     repetition_penalty: Annotated[float, Field(ge=0.01, le=10)] | None = None
 
 
-class ChatRequest(SearchSettings):
+class ChatRequest(SearchFields):
     """Body of ``POST /v1/chat/completions``: OpenAI's fields, and settings of the search by their
     names here.
 
@@ -233,7 +233,7 @@ class VoteRequest(KnownFields):
         Field(min_length=2, max_length=2),
     ]
     choice: Literal["a", "b", "tie"]
-    settings: Annotated[list[SearchSettings], Field(min_length=2, max_length=2)] | None = None
+    settings: Annotated[list[SearchFields], Field(min_length=2, max_length=2)] | None = None
     rater: Annotated[str, Field(max_length=80)] = ""
     chat: Annotated[str, Field(max_length=80)] = ""
 
@@ -247,7 +247,7 @@ class AttentionRequest(KnownFields):
     format: Literal["json", "html"] = "json"
 
 
-def selected_search(generation: GenerationConfig, request: SearchSettings) -> Component:
+def selected_search(generation: GenerationConfig, request: SearchFields) -> Component:
     """Return the search of a request with all constraints, as `Responder.respond` takes it.
 
     That is the run's search, except that ``search`` names another one, ``temperature`` 0 selects
@@ -266,7 +266,7 @@ def selected_search(generation: GenerationConfig, request: SearchSettings) -> Co
     return {**search, **section, **set_fields(request, CONSTRAINT_FIELDS)}
 
 
-def _search(search: Component, request: SearchSettings) -> Component:
+def _search(search: Component, request: SearchFields) -> Component:
     chosen = set_fields(request, SAMPLING_FIELDS)
     if request.search is not None:
         search = NAMED_SEARCHES[request.search]
@@ -282,7 +282,7 @@ def _search(search: Component, request: SearchSettings) -> Component:
     return search if request.n in (None, 1) else with_candidates(search, request.n)
 
 
-def set_fields(request: SearchSettings, names: Sequence[str]) -> dict[str, Any]:
+def set_fields(request: SearchFields, names: Sequence[str]) -> dict[str, Any]:
     """Return the values of the fields that a request sets."""
     return {name: value for name in names if (value := getattr(request, name)) is not None}
 
