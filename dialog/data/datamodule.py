@@ -18,6 +18,11 @@ from dialog.data.store.store import Retokenise, Store
 from dialog.errors import UserError
 from dialog.ranks import rank, world_size
 
+SPLIT = ("processes", "accumulate_grad_batches")
+"""Keys of a loader's state of which only the product must stay the same: a step's batches depend on
+nothing else.
+"""
+
 
 class EpochCounter:
     """The number of the epoch; Lightning sets it before each epoch, as a sampler's."""
@@ -112,23 +117,32 @@ class BatchLoader:
         return {"epoch": self._epoch, "position": self._position, **self._identity()}
 
     def load_state_dict(self, state: dict[str, int | str | None]) -> None:
-        """Continue at the position of a loader of the same plan.
+        """Continue after the steps of a loader of the same plan, also with another number of
+        processes if it accumulates as many times more or fewer batches.
 
         Raises:
             UserError: the state belongs to another plan, so its position does not apply.
         """
         state = {"static_shapes": False, **state}  # older checkpoints have no such key
-        for key, value in self._identity().items():
-            if state.get(key) != value:
+        here = self._identity()
+        for key in here.keys() - SPLIT:
+            if state.get(key) != here[key]:
                 old = state.get(key)
                 raise UserError(
-                    f"the checkpoint's {key} is {old}, here it is {value}; resume with {old}"
+                    f"the checkpoint's {key} is {old}, here it is {here[key]}; resume with {old}"
                 )
+        processes, accumulated = (int(state[key] or 1) for key in SPLIT)
+        if processes * accumulated != world_size() * self.accumulate:
+            raise UserError(
+                f"the checkpoint's steps have {processes * accumulated} batches ({processes}"
+                f" processes x trainer.accumulate_grad_batches={accumulated}), here they have"
+                f" {world_size()} x {self.accumulate}; resume with an equal product"
+            )
         epoch = state["epoch"]
         position = state["position"]
         assert epoch is not None
         assert position is not None
-        self._start = int(epoch), int(position)
+        self._start = int(epoch), int(position) * processes // world_size()
 
     def _identity(self) -> dict[str, int | str | bool | None]:
         data = f"{self.store.manifest['fingerprint']}/{self.store.split}"

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dialog.atomic import write_json
 from dialog.build import build_data, build_model, build_module, build_trainer, for_this_hardware
@@ -120,6 +120,8 @@ def run_training(
     reset_peak()
     store = Store(data, "validation")
     module = build_module(recipe, len(store.tokenizer), store.tokenizer)
+    if recipe.trainer.precision == "64-true":
+        module.double()  # Lightning does so after it has loaded a checkpoint, rounded to float32
     checkpoint = newest(folder / CHECKPOINTS) if resumed else None
     initial = (
         {}
@@ -187,6 +189,9 @@ def memory_advice(recipe: Recipe) -> str:
 
 log = logging.getLogger("dialog")
 
+ACCUMULATE = "trainer.accumulate_grad_batches"
+"""Key that may change within a run only as the number of processes does, inversely."""
+
 
 def resume(
     folder: Path,
@@ -237,6 +242,51 @@ def check_same_checkpoints(before: Recipe, after: Recipe) -> None:
             )
 
 
+def with_same_steps(before: Recipe, after: Recipe) -> Recipe:
+    """Return the recipe to resume with; settings that count batches of a process count the same
+    steps as before.
+
+    A step has N = devices x num_nodes x accumulate_grad_batches batches. If devices is ``auto``,
+    the data loader checks N.
+
+    Raises:
+        UserError: N changes, or a setting counts batches that depend on the number of processes.
+    """
+    old = before.trainer
+    new = after.trainer
+    if all(isinstance(trainer.devices, int) and trainer.devices > 0 for trainer in (old, new)):
+        processes = new.devices * new.num_nodes
+        size = old.devices * old.num_nodes * old.accumulate_grad_batches
+        if processes * new.accumulate_grad_batches != size:
+            raise UserError(
+                f"--resume: {ACCUMULATE} cannot change within a run, nor the number of processes,"
+                f" unless their product stays {size}; here it is {new.accumulate_grad_batches} x"
+                f" {processes}"
+            )
+    if old.accumulate_grad_batches == new.accumulate_grad_batches:
+        return after
+    counts: dict[str, Any] = {}
+    for name in ("val_check_interval", "limit_train_batches"):
+        count = getattr(old, name)
+        if isinstance(count, int):
+            counts[name], rest = divmod(
+                count * new.accumulate_grad_batches, old.accumulate_grad_batches
+            )
+            if rest:
+                raise UserError(
+                    f"--resume: trainer.{name}={count} batches of {old.accumulate_grad_batches} per"
+                    f" step cannot be counted with {ACCUMULATE}={new.accumulate_grad_batches}"
+                )
+    for name in ("limit_train_batches", "limit_val_batches", "overfit_batches"):
+        limit = getattr(old, name)
+        if name not in counts and limit and not (isinstance(limit, float) and limit == 1):
+            raise UserError(
+                f"--resume: trainer.{name}={limit} selects other examples with another number of"
+                f" processes; resume with {ACCUMULATE}={old.accumulate_grad_batches}"
+            )
+    return replace(after, trainer=replace(new, **counts))
+
+
 def resumed_recipe(folder: Path, overrides: Sequence[str], trust: Trust) -> tuple[Recipe, bool]:
     """Return the recipe of the run to resume, and whether overrides change when its training ends.
 
@@ -245,7 +295,9 @@ def resumed_recipe(folder: Path, overrides: Sequence[str], trust: Trust) -> tupl
     """
     keys = [override.partition("=")[0].removeprefix("~") for override in overrides]
     for key in keys:
-        if not any(key == free or key.startswith(f"{free}.") for free in CHANGEABLE):
+        if key != ACCUMULATE and not any(
+            key == free or key.startswith(f"{free}.") for free in CHANGEABLE
+        ):
             raise UserError(
                 f"--resume: {key} cannot change within a run, only {', '.join(CHANGEABLE)}; start a"
                 " new run for it"
@@ -253,6 +305,7 @@ def resumed_recipe(folder: Path, overrides: Sequence[str], trust: Trust) -> tupl
     before = read_recipe(folder)
     recipe = read_recipe(folder, overrides, trust=trust)
     check_same_checkpoints(before, recipe)
+    recipe = with_same_steps(before, recipe)
     old = to_dict(before)
     new = to_dict(recipe)
     ends = [key.split(".") for key in END_KEYS]

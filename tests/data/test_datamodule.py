@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -157,6 +157,42 @@ def test_the_state_of_another_plan_is_an_error(folder: Path) -> None:
     static = DialogDataModule(folder, batch_tokens=300, static_shapes=True).train_dataloader()
     with pytest.raises(UserError, match=r"static_shapes is False, here it is True"):
         static.load_state_dict(state)
+
+
+def test_another_number_of_processes_continues_the_same_steps(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def loaders(world: int, accumulate: int) -> Iterator[BatchLoader]:
+        monkeypatch.setattr("dialog.data.datamodule.world_size", lambda: world)
+        for rank in range(world):
+            monkeypatch.setattr("dialog.data.datamodule.rank", lambda rank=rank: rank)
+            loader = DialogDataModule(folder, batch_tokens=300).train_dataloader()
+            loader.accumulate = accumulate
+            yield loader
+
+    def steps(world: int, accumulate: int, state: dict[str, Any] | None) -> list[list[list[int]]]:
+        ranks = []
+        for loader in loaders(world, accumulate):
+            if state is not None:
+                loader.load_state_dict(state)
+            ranks.append([batch.rows.tolist() for batch in loader])
+        batches = [batch for together in zip(*ranks, strict=True) for batch in together]
+        return [batches[at : at + 4] for at in range(0, len(batches), 4)]
+
+    def state(world: int, accumulate: int) -> dict[str, Any]:
+        first = next(loaders(world, accumulate))
+        batches = iter(first)
+        for _ in range(3 * accumulate):
+            next(batches)
+        return first.state_dict()
+
+    whole = steps(4, 1, None)
+    assert len(whole) > 4
+    for before in ((4, 1), (2, 2), (1, 4)):
+        for after in ((4, 1), (2, 2), (1, 4)):
+            assert steps(*after, state(*before)) == whole[3:], (before, after)
+    with pytest.raises(UserError, match=r"4 batches \(2 processes x .*=2\), here .* 1 x 2"):
+        steps(1, 2, state(2, 2))
 
 
 def test_static_batches_are_padded_for_training_only(folder: Path) -> None:

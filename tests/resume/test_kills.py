@@ -11,11 +11,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 from kills import command, has_lines, train, train_with_kills
 from processes import Server
 
-from dialog.runs.folder import read_summary
-from dialog.runs.proof import compare, lines
+from dialog.runs.folder import Trained, read_summary
+from dialog.runs.proof import compare, lines, values
 from dialog.training.checkpoints.checkpoint_io import LAST, SafeCheckpointIO
 
 STEPS = 12
@@ -33,14 +34,25 @@ def pair(server: Server) -> Path:
     return train(server, "lstm", 2, server.folder / "pair", steps=STEPS)
 
 
+def summary(folder: Path) -> Trained:
+    trained = read_summary(folder)
+    assert trained is not None
+    return trained
+
+
 def step(folder: Path) -> int:
     checkpoint: dict[str, int] = SafeCheckpointIO().load_checkpoint(folder / "checkpoints" / LAST)
     return checkpoint["global_step"]
 
 
-def resume(server: Server, folder: Path, *, world: int) -> None:
-    training = server.start("train", "--resume", str(folder), world=world)
+def resume(server: Server, folder: Path, *overrides: str, world: int) -> None:
+    training = server.start("train", "--resume", str(folder), *overrides, world=world)
     assert training.wait() == [0] * world, training.output
+
+
+def split(world: int) -> list[str]:
+    """Return the settings of a step of four batches."""
+    return [f"trainer.devices={world}", f"trainer.accumulate_grad_batches={4 // world}"]
 
 
 @pytest.mark.endurance
@@ -75,10 +87,46 @@ def test_signal_to_any_rank_stops_all_at_one_step(
     assert "Traceback" not in training.output
     resume(server, folder, world=2)
     assert compare(folder, pair).same
-    finished, uninterrupted = read_summary(folder), read_summary(pair)
-    assert finished is not None
-    assert uninterrupted is not None
-    assert finished.target_tokens == uninterrupted.target_tokens
+    assert summary(folder).target_tokens == summary(pair).target_tokens
+
+
+@pytest.mark.endurance
+@pytest.mark.parametrize(
+    ("family", "strategy", "precision", "tolerance"),
+    [("lstm", "auto", "64-true", 1e-9), ("transformer", "fsdp", "32-true", 1e-4)],
+)
+def test_resumed_with_another_number_of_processes(
+    server: Server, family: str, strategy: str, precision: str, tolerance: float
+) -> None:
+    """Two processes, one that accumulates twice as many batches, and two again."""
+    folder = server.folder / f"split-{family}"
+    overrides = [
+        f"trainer.strategy={strategy}",
+        f"trainer.precision={precision}",
+        "optimizer=sgd_plateau",  # Adam divides rounding by itself
+        "trainer.val_check_interval=0.3",
+        "trainer.check_val_every_n_epoch=1",
+    ]
+    whole = train(server, family, 2, server.folder / f"whole-{family}", *overrides, steps=20)
+    training = server.start(*command(family, 2, 20, folder, *overrides), world=2)
+    for world in (1, 2):
+        training.until(partial(has_lines, folder, lines(folder) + 5))  # a checkpoint every 3 steps
+        training.send(signal.SIGKILL)
+        training.wait()
+        training = server.start("train", "--resume", str(folder), *split(world), world=world)
+    assert not any(training.wait()), training.output
+    for (*place, value), (*same_place, expected) in zip(values(folder), values(whole), strict=True):
+        assert place == same_place
+        assert float.fromhex(value) == pytest.approx(
+            float.fromhex(expected), rel=tolerance, abs=tolerance
+        ), place
+    states = [
+        SafeCheckpointIO().load_checkpoint(run / "checkpoints" / LAST)["state_dict"]
+        for run in (folder, whole)
+    ]
+    torch.testing.assert_close(*states, rtol=tolerance, atol=tolerance)
+    counts = [(trained.steps, trained.target_tokens) for trained in map(summary, (folder, whole))]
+    assert counts[0] == counts[1]
 
 
 @pytest.mark.endurance

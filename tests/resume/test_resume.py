@@ -20,11 +20,12 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from dialog.config.schema import TrainerConfig
 from dialog.data.batching import Batch
 from dialog.errors import UserError
 from dialog.runs.folder import LISTED, commits_of
 from dialog.runs.proof import compare
-from dialog.runs.train import resume, train
+from dialog.runs.train import resume, train, with_same_steps
 from dialog.signals import STOP_SIGNALS
 from dialog.training.checkpoints.checkpoint_io import SafeCheckpointIO, newest
 from dialog.training.checkpoints.manifest import list_files
@@ -90,6 +91,7 @@ def checkpoint(folder: Path) -> dict[str, Any]:
             [
                 "optimizer.schedule={name: plateau, patience: 0}",
                 "trainer.accumulate_grad_batches=2",
+                "trainer.precision=64-true",
                 "checkpoint.every_n_steps=2",
             ],
             [1, 5, 8],
@@ -331,6 +333,42 @@ def test_override_that_changes_the_run_is_rejected(whole: Path, override: str) -
     key = override.partition("=")[0]
     with pytest.raises(UserError, match=rf"^--resume: {re.escape(key)} cannot change within a run"):
         resume(whole, [override], quiet=True)
+
+
+SPLIT = ["trainer.devices=2", "trainer.accumulate_grad_batches=2"]
+ALONE = ["trainer.devices=1", "trainer.accumulate_grad_batches=4"]
+
+
+def test_batches_of_a_process_are_counted_anew(tiny: Callable[..., Any]) -> None:
+    """With half as many processes; fractions of an epoch stay."""
+
+    def resumed(interval: str) -> TrainerConfig:
+        counts = [f"trainer.val_check_interval={interval}", "trainer.limit_train_batches=10"]
+        before, after = (tiny("lstm", *split, *counts).recipe for split in (SPLIT, ALONE))
+        return with_same_steps(before, after).trainer
+
+    trainer = resumed("7")
+    assert (trainer.val_check_interval, trainer.limit_train_batches) == (14, 20)
+    assert resumed("0.25").val_check_interval == 0.25
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("trainer.num_nodes=2", "product stays 4; here it is 2 x 4"),
+        ("trainer.val_check_interval=7", "val_check_interval=7 "),
+        ("trainer.limit_val_batches=2", "limit_val_batches=2 "),
+        ("trainer.limit_train_batches=0.5", "limit_train_batches=0.5 "),
+    ],
+)
+def test_other_batches_of_a_step_are_rejected(
+    tiny: Callable[..., Any], override: str, message: str
+) -> None:
+    counts = [] if "nodes" in override else [override]
+    before = tiny("lstm", *ALONE, "trainer.val_check_interval=0.5", *counts).recipe
+    after = tiny("lstm", *SPLIT, "trainer.val_check_interval=0.5", override).recipe
+    with pytest.raises(UserError, match=re.escape(message)):
+        with_same_steps(before, after)
 
 
 @pytest.mark.parametrize(

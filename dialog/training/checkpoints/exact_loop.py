@@ -83,6 +83,13 @@ class ExactEpochLoop(EpochLoop):
         self.pending = state_dict["pending"]
         self.resumed = True
 
+    def split_again(self, before: int, processes: int) -> None:
+        """Count the batches of a process as if another number of processes had trained before."""
+        for progress in (self.batch_progress.total, self.batch_progress.current):
+            vars(progress).update(
+                {name: count * before // processes for name, count in vars(progress).items()}
+            )
+
     def is_last_step(self) -> bool:
         """Return whether training ends here, wherever the limits or the clock put the end."""
         trainer = self.trainer
@@ -102,10 +109,26 @@ class ExactFitLoop(EpochsLoop):
 
     def setup_data(self) -> None:
         """Restore the loaders' states, which Lightning loses if a schedule has read the number of
-        steps before.
+        steps before; validate between two steps.
+
+        A fraction of an epoch is rounded to whole steps, so that it is the same step for any number
+        of processes.
         """
         super().setup_data()
         self.restore_loader_states()
+        trainer = self.trainer
+        micro_batches = trainer.accumulate_grad_batches
+        interval = trainer.val_check_interval
+        if isinstance(interval, float) and self.max_batches % micro_batches == 0:
+            steps = int(self.max_batches // micro_batches * interval)
+            trainer.val_check_batch = max(1, steps) * micro_batches
+
+    def load_state_dict(self, state_dict: dict[str, Any], prefix: str = "") -> None:
+        """Restore the state, which may be that of another number of processes."""
+        super().load_state_dict(state_dict, prefix)
+        for loader in state_dict[f"{prefix}state_dict"].get("combined_loader", []):
+            processes = self.trainer.world_size
+            self.epoch_loop.split_again(loader.get("processes", processes), processes)
 
     @property
     def skip(self) -> bool:
