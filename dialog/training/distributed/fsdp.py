@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import (
     FSDPModule,
     FullyShardedDataParallel,
+    MixedPrecisionPolicy,
     OptimStateKeyType,
     fully_shard,
     register_fsdp_forward_method,
@@ -73,21 +75,57 @@ class FullyShardedStrategy(FixedDataParallelStrategy):
 def shard(module: LightningModule, mesh: DeviceMesh) -> None:
     """Shard the first rank's parameters; Transformer layers are gathered one by one, all others for
     a whole step.
+
+    Under bf16-mixed, layers are gathered in bfloat16, in which autocast multiplies by them, so
+    products are those of other strategies; gradients are summed over ranks in float32. All other
+    parameters are gathered in float32, for what autocast computes in float32.
     """
     if isinstance(module, FSDPModule):
         return
+    policy = (
+        MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
+        if is_mixed(module)
+        else MixedPrecisionPolicy()
+    )
     data_parallel = mesh["data_parallel"]
     broadcast_weights(module, module.trainer.strategy.root_device)
     for layer in module.modules():
         if isinstance(layer, nn.RNNBase):  # cuDNN's flat buffer would not see gathered weights
             vars(layer)["flatten_parameters"] = lambda: None
         if isinstance(layer, EncoderLayer | DecoderLayer):
-            fully_shard(layer, mesh=data_parallel)
+            fully_shard(layer, mesh=data_parallel, mp_policy=policy)
+            if is_mixed(module):
+                compute_norms_exactly(layer)
         if isinstance(layer, DecoderLayer):
             register_fsdp_forward_method(layer, "source_keys_values")
     fully_shard(module, mesh=data_parallel)
     for step in ("training_step", "validation_step", "test_step", "predict_step"):
         register_fsdp_forward_method(module, step)
+
+
+def is_mixed(module: LightningModule) -> bool:
+    """Return whether the module trains in bf16-mixed."""
+    return str(module.trainer.precision) == "bf16-mixed"
+
+
+def compute_norms_exactly(layer: nn.Module) -> None:
+    """Compute the norms of a layer that is gathered in bfloat16 in float32; torch's norms on a CPU
+    need weights of their input's type.
+    """
+    for norm in layer.modules():
+        if isinstance(norm, nn.LayerNorm | nn.RMSNorm):
+            vars(norm)["forward"] = partial(_norm_in_float32, norm)
+
+
+def _norm_in_float32(norm: nn.Module, states: Tensor) -> Tensor:
+    gathered = dict(norm._parameters)
+    exact = {name: value if value is None else value.float() for name, value in gathered.items()}
+    norm._parameters.update(exact)  # type: ignore[arg-type]  # no longer leaves
+    try:
+        normed: Tensor = type(norm).forward(norm, states)
+    finally:
+        norm._parameters.update(gathered)
+    return normed
 
 
 @torch.no_grad()
@@ -116,18 +154,21 @@ def load_full_state(state: Mapping[str, Tensor], module: nn.Module) -> None:
 
 
 @contextmanager
-def gathered_weights(module: nn.Module) -> Iterator[None]:
+def gathered_weights(module: LightningModule) -> Iterator[None]:
     """Gather a sharded module's parameters for use outside its steps; all ranks must enter.
 
-    Transformer layers are still gathered one by one.
+    Transformer layers are still gathered one by one; under bf16-mixed in bfloat16, which needs
+    autocast.
     """
-    if isinstance(module, FSDPModule):
-        module.unshard()
-    try:
+    if not isinstance(module, FSDPModule):
         yield
+        return
+    module.unshard()
+    try:
+        with torch.autocast(module.device.type, torch.bfloat16, enabled=is_mixed(module)):
+            yield
     finally:
-        if isinstance(module, FSDPModule):
-            module.reshard()
+        module.reshard()
 
 
 def is_sharded(module: nn.Module) -> bool:
