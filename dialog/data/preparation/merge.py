@@ -27,11 +27,12 @@ from dialog.data.preparation.shards import read_shard, records_read, shard_folde
 from dialog.data.store.arrays import ArrayFiles, ArrayType, AscendingWriter, array_file
 from dialog.data.store.length_classes import LENGTHS, write_classes
 from dialog.data.store.manifest import ARRAYS, ASCENDING, TOKENIZER, ascending_files
+from dialog.data.text_matching.spilled import SortedRuns
 from dialog.data.tokenizers.tokenizer import Tokenizer
 from dialog.errors import UserError
 
-MARKS_AT_ONCE = 1 << 22
-"""Dialogues whose ids are compared in one pass."""
+MARKS_AT_ONCE = 1 << 20
+"""Dialogues whose ids are read in one step."""
 DIALOGUES = 100
 SPEAKERS = 10
 """Dialogues searched for speakers, and speakers listed, in an error."""
@@ -201,20 +202,13 @@ def check_ids(corpus: Corpus, split: str, marks: Path, kind: ArrayType) -> None:
 
 
 def ambiguous(marks: NDArray[np.uint64]) -> int | None:
-    """Return the mark of an id with two texts, or None; `marks` [N, 2] are read in chunks, one hash
-    class a pass.
-    """
-    passes = 1 + len(marks) // MARKS_AT_ONCE
-    starts = range(0, len(marks), MARKS_AT_ONCE)
-    for number in range(passes):
-        chunks = (marks[start : start + MARKS_AT_ONCE] for start in starts)
-        ids, texts = np.concatenate(
-            [chunk[chunk[:, 0] % np.uint64(passes) == number] for chunk in chunks]
-        ).T
-        order = np.argsort(ids, kind="stable")
-        ids = ids[order]
-        texts = texts[order]
-        conflicts = np.flatnonzero((ids[1:] == ids[:-1]) & (texts[1:] != texts[:-1]))
+    """Return the mark of an id with two texts, or None; `marks` [N, 2] are sorted on disk."""
+    runs = SortedRuns()
+    for start in range(0, len(marks), MARKS_AT_ONCE):
+        ids, texts = marks[start : start + MARKS_AT_ONCE].T
+        runs.add(ids, texts, np.zeros((len(ids), 2)))
+    for pairs in runs.ranges():
+        conflicts = np.flatnonzero(pairs.first[1:] == pairs.first[:-1])
         if len(conflicts):
-            return int(ids[conflicts[0]])
+            return int(pairs.first[conflicts[0]])
     return None
