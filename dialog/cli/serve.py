@@ -77,6 +77,13 @@ OPENINGS = 8
 @click.option(
     "--log", is_flag=True, help="Write each request to the standard error, without its texts."
 )
+@click.option(
+    "--engine",
+    type=click.Choice(["torch", "onnx", "ctranslate2"]),
+    default="torch",
+    show_default=True,
+    help="What computes the responses: onnx exports each RUN first and compares it (a CPU).",
+)
 @ensemble_option
 @precision_option
 @ablate_option
@@ -93,6 +100,7 @@ def serve(
     votes: Path | None,
     examples: bool,
     log: bool,
+    engine: str,
     ensemble: tuple[Path, ...],
     precision: str,
     ablate: tuple[str, ...],
@@ -126,6 +134,10 @@ def serve(
         raise UserError(f"serve needs {package}; run {install('serve')}") from error
     from dialog.runs.load import load
 
+    if engine != "torch":
+        from dialog.export.engine import check_engine, with_engine
+
+        check_engine(engine)  # before the weights are read
     names, overrides = split_overrides(more)
     folders = [run, *map(Path, names)]
     if ensemble and len(folders) > 1:
@@ -134,12 +146,15 @@ def serve(
         load(
             [folder, *ensemble],
             overrides=overrides,
+            device="auto" if engine == "torch" else "cpu",
             precision=precision,
             trust=trust,
             ablate=ablate,
         )
         for folder in folders
     ]
+    if engine != "torch":
+        loaded = [with_engine(one, engine) for one in loaded]
     serve_runs(
         loaded,
         host,

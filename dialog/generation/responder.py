@@ -20,9 +20,10 @@ from dialog.data.tokenizers.tokenizer import BOS, EOS, PAD, Tokenizer
 from dialog.errors import UserError
 from dialog.generation.banned_words import BannedWords
 from dialog.generation.build import build_search
+from dialog.generation.engine_step import EngineStep, WatchedEngine
 from dialog.generation.network_step import NetworkStep, Watch, WatchedStep
 from dialog.generation.row_loop import RowLoop
-from dialog.generation.search import Hypothesis, Search
+from dialog.generation.search import EncodingStep, Hypothesis, Search
 from dialog.generation.searches.mmi import ReverseScores
 from dialog.models.inference import PreparedNetworks
 from dialog.models.seq2seq import Seq2Seq
@@ -76,6 +77,7 @@ class Responder:
     silence: str | None = None
     load_reverse: Callable[[str], Likelihoods] = no_reverse
     int8: bool = False  # products in int8, see `dialog.load`
+    engine: EngineStep | None = None  # computes the steps in place of the model
 
     def respond(
         self,
@@ -169,13 +171,7 @@ class Responder:
         """
         decode = self.search(search)
         source = source.to(next(self.model.parameters()).device)
-        models = self._networks.current()
-        shows_tokens = decode.streams and len(source) == 1
-        step = (
-            NetworkStep(models)
-            if watch is None
-            else WatchedStep(models, watch, shows_tokens=shows_tokens)
-        )
+        step = self._step(watch, shows_tokens=decode.streams and len(source) == 1)
         memory, state = step.start(source, source != PAD)
         replies = decode(step, source.new_full((len(source), 1), BOS), memory, state, source, ids)
         return [[self.candidate(reply) for reply in hypotheses] for hypotheses in replies]
@@ -183,7 +179,15 @@ class Responder:
     def row_loop(self) -> RowLoop:
         """Return a loop that decodes responses which begin and end at any token."""
         device = next(self.model.parameters()).device
-        return RowLoop(NetworkStep(self._networks.current()), device)
+        return RowLoop(self._step(None), device, joins=self.engine is None)
+
+    def _step(self, watch: Watch | None, *, shows_tokens: bool = False) -> EncodingStep:
+        if self.engine is not None:
+            return self.engine if watch is None else WatchedEngine(self.engine, watch)
+        models = self._networks.current()
+        if watch is None:
+            return NetworkStep(models)
+        return WatchedStep(models, watch, shows_tokens=shows_tokens)
 
     def candidate(self, reply: Hypothesis) -> Candidate:
         """Return a decoded response with its text."""

@@ -133,11 +133,13 @@ class RowLoop:
     change a choice between tokens of nearly equal probability.
 
     New rows have their first tokens at once, and join the others for the next ones: immediately if
-    they are at least 1 / `SHARE` of them, else at most `PATIENCE` tokens later.
+    they are at least 1 / `SHARE` of them, else at most `PATIENCE` tokens later. Without ``joins``,
+    for a step that cannot mask earlier tokens, rows that have begun together stay together.
     """
 
-    def __init__(self, step: EncodingStep, device: torch.device) -> None:
+    def __init__(self, step: EncodingStep, device: torch.device, *, joins: bool = True) -> None:
         self.step = step
+        self.joins = joins
         self.device = device
         self._parts: list[RowPart] = []  # the first one advances, the others wait for it
         self._waited = 0  # tokens since the first of the others has begun
@@ -165,6 +167,9 @@ class RowLoop:
         """
         parts = [part.without_ended() for part in self._parts]
         parts = [part for part in parts if part.rows]
+        if not self.joins:
+            self._parts = [self._advanced(*part) for part in parts]
+            return
         sizes = [len(part.rows) for part in parts]
         if SHARE * sum(sizes[1:]) >= sum(sizes[:1]) or self._waited == PATIENCE:
             parts = [joined(parts)] if parts else []

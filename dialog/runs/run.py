@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dialog.analysis.attention.split import Encoding
     from dialog.data.dialogue import Example
     from dialog.data.tokenizers.tokenizer import Tokenizer
+    from dialog.generation.engine_step import EngineStep
     from dialog.generation.responder import Candidate, Likelihoods, Responder
     from dialog.models.seq2seq import Seq2Seq
     from dialog.report.drawing.attention.reading import AttentionReading
@@ -76,6 +77,7 @@ class Run:
     precision: str = "float32"  # see `dialog.load`
     ablated: tuple[str, ...] = ()  # removed attention heads
     trust: Trust = NO_TRUST  # what a search may import
+    engine: EngineStep | None = field(default=None, repr=False)  # see `Responder`
 
     def __repr__(self) -> str:
         size = sum(parameter.numel() for parameter in self.model.parameters())
@@ -103,6 +105,7 @@ class Run:
             silence=data.silence,
             load_reverse=self.load_reverse,
             int8=self.precision == "int8",
+            engine=self.engine,
         )
 
     def respond(

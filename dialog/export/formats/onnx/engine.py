@@ -6,7 +6,9 @@ Shapes: B rows, S source tokens, T target tokens, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +16,12 @@ import onnxruntime  # type: ignore[import-untyped]  # it has no annotations
 import torch
 
 from dialog.data.tokenizers.tokenizer import BOS
+from dialog.errors import UserError
 from dialog.export.format import Tokens, padded, token_scores, until_end
 from dialog.export.formats.onnx.networks import NEXT
 from dialog.export.formats.onnx.writing import DESCRIPTION, ENCODER, STEP
 from dialog.json_files import read_json
+from dialog.models.state import Rows
 
 Tensors = dict[str, npt.NDArray[np.generic]]
 ERRORS = 3
@@ -68,6 +72,51 @@ class OnnxModel:
         result = run(self.step, {"tokens": tokens, **tensors})
         tensors.update({name: result[NEXT + name] for name in tensors if NEXT + name in result})
         return result
+
+
+@dataclass(frozen=True)
+class OnnxRows(Rows):
+    """Tensors of memory or state, in the order of their names."""
+
+    tensors: tuple[torch.Tensor, ...]
+
+
+class OnnxStep:
+    """Step of the search in an exported folder."""
+
+    def __init__(self, model: OnnxModel) -> None:
+        self.model = model
+        names = [output.name for output in model.encoder.get_outputs()]
+        self.memory = [name for name in names if name.startswith("memory.")]
+        self.state = [name for name in names if not name.startswith("memory.")]
+
+    def start(self, source: torch.Tensor, mask: torch.Tensor) -> tuple[OnnxRows, OnnxRows]:
+        """Encode a source [N, S], mask True = real; return memory and state."""
+        tensors = run(self.model.encoder, {"source": source.numpy(), "mask": mask.numpy()})
+        return rows_of(tensors, self.memory), rows_of(tensors, self.state)
+
+    def __call__(
+        self, tokens: torch.Tensor, memory: OnnxRows, state: OnnxRows
+    ) -> tuple[torch.Tensor, OnnxRows]:
+        """Read tokens [N, T], one after the other; return logits [N, T, V] and the new state."""
+        logits = []
+        given = dict(zip(self.memory, memory.tensors, strict=True))
+        tensors = {name: tensor.numpy() for name, tensor in given.items()}
+        given = dict(zip(self.state, state.tensors, strict=True))
+        tensors |= {name: tensor.numpy() for name, tensor in given.items()}
+        for place in range(tokens.shape[1]):
+            token = tokens[:, place : place + 1].numpy()
+            logits.append(torch.from_numpy(self.model.advance(token, tensors)["logits"]))
+        return torch.cat(logits, 1), rows_of(tensors, self.state)
+
+    def represent(self, tokens: torch.Tensor, memory: Rows, state: Rows) -> NoReturn:
+        """Raise UserError: the files have no vectors of the logits."""
+        raise UserError("search contrastive: ONNX Runtime does not have it; choose another search")
+
+
+def rows_of(tensors: Tensors, names: Sequence[str]) -> OnnxRows:
+    """Return the tensors of these names."""
+    return OnnxRows(tuple(torch.from_numpy(tensors[name]) for name in names))
 
 
 def session(path: Path) -> onnxruntime.InferenceSession:
