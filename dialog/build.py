@@ -168,6 +168,7 @@ def build_module(
         graphs=recipe.data.static_shapes is True
         if recipe.trainer.graphs == "auto"
         else recipe.trainer.graphs is True,
+        compiled=recipe.trainer.compile,
         **objective,
     )
 
@@ -228,6 +229,8 @@ def for_this_hardware(recipe: Recipe) -> Recipe:
         raise UserError(
             f"trainer.graphs: must be auto, true or false, not {recipe.trainer.graphs!r}"
         )
+    if recipe.trainer.compile and recipe.trainer.graphs is True:
+        raise UserError("trainer.compile replaces trainer.graphs; set one of the two to false")
     return replace(
         recipe,
         data=replace(recipe.data, static_shapes=static_shapes),

@@ -174,6 +174,7 @@ class TrainerConfig:
         graphs: true records forward and backward of a step as a CUDA graph for each shape of a
             batch, and replays it, with the same results up to rounding; false runs every operation
             by itself; auto is true if ``data.static_shapes`` is. Without CUDA it has no effect.
+        compile: Whether the step is compiled with ``torch.compile``, in place of graphs.
     """
 
     accelerator: str = "auto"
@@ -199,6 +200,7 @@ class TrainerConfig:
     float32_matmul_precision: str = "highest"
     profiler: str | None = None
     graphs: bool | str = "auto"
+    compile: bool = False
 
 
 @dataclass

@@ -73,7 +73,7 @@ END_KEYS = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time", "chec
 
 CHANGEABLE = (
     *END_KEYS, "trainer.accelerator", "trainer.devices", "trainer.num_nodes",
-    "trainer.enable_progress_bar", "trainer.graphs",
+    "trainer.enable_progress_bar", "trainer.graphs", "trainer.compile",
     "trainer.log_every_n_steps", "checkpoint", "logger", "data.path",
 )  # fmt: skip
 """Keys and sections that may change within a run: they determine where it is computed and what is

@@ -30,6 +30,7 @@ from dialog.training.checkpoints.checkpoint_io import SafeCheckpointIO
 from dialog.training.distributed.fsdp import full_tensor, scale_gradients, shard
 from dialog.training.guard import Guard
 from dialog.training.lightning_internals import has_trainer, is_logging_step
+from dialog.training.optimization.compilation import CompiledStep
 from dialog.training.optimization.graphs import RecordedSteps, recorder_of
 from dialog.training.optimization.optimizers import OPTIMIZERS, decay_groups
 from dialog.training.optimization.schedules import SCHEDULES, set_base, use_scheduled
@@ -73,6 +74,7 @@ class DialogModule(LightningModule):
             predictions.
         graphs: On CUDA, record the step of each shape of a batch and replay it; batches should
             repeat their shapes.
+        compiled: Compile the step with ``torch.compile`` in place of recording it.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class DialogModule(LightningModule):
         search: Component | None = None,
         tokenizer: Tokenizer | None = None,
         graphs: bool = False,
+        compiled: bool = False,
     ) -> None:
         super().__init__()
         self.model = model
@@ -109,7 +112,8 @@ class DialogModule(LightningModule):
         self.step = build_step(padding=padding, tokenizer=tokenizer, **components)
         self.loss = self.step.loss  # registers a loss that is an nn.Module
         self.graphs = graphs
-        self.recorded: RecordedSteps | None = None
+        self.compiled = compiled
+        self.recorded: RecordedSteps | CompiledStep | None = None
         self.step_sums = StepSums()
         self.split_metrics = likelihood_metrics()
         self.target_tokens = 0
@@ -179,10 +183,14 @@ class DialogModule(LightningModule):
         steps.
         """
         self.step_sums = StepSums()
-        recorder = recorder_of(self.device) if self.graphs else None
         # gradients of a sharded parameter, and anomalies, are found while autograd runs
         watched = self.device_mesh is not None or torch.is_anomaly_enabled()
-        self.recorded = None if recorder is None or watched else RecordedSteps(self.step, recorder)
+        recorder = recorder_of(self.device) if self.graphs and not watched else None
+        self.recorded = None
+        if self.compiled:
+            self.recorded = CompiledStep(self.step)
+        elif recorder is not None:
+            self.recorded = RecordedSteps(self.step, recorder)
         # a finder of the learning rate has set that of the first step too, in place of the warm-up
         if has_trainer(self):
             for config in self.trainer.lr_scheduler_configs:

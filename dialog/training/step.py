@@ -1,6 +1,6 @@
 """One training step, from a batch to the sum that is minimised and the sums that are logged.
 
-Read first: `TrainingStep._sums`, from top to bottom.
+Read first: `TrainingStep.sums`, from top to bottom.
 
 Shapes: B rows, S source tokens, T target tokens, N real ones of them, V vocabulary.
 """
@@ -8,7 +8,7 @@ Shapes: B rows, S source tokens, T target tokens, N real ones of them, V vocabul
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -74,9 +74,10 @@ class TrainingStep:
         logged.
         """
         with cast_linear(model):
-            return self._sums(model, batch, step)
+            return self.sums(model, batch, step)
 
-    def _sums(self, model: Seq2Seq, batch: Batch, step: int) -> tuple[Tensor, Terms]:
+    def sums(self, model: Seq2Seq, batch: Batch, step: int) -> tuple[Tensor, Terms]:
+        """Return the same, with weights cast one by one."""
         count = 2 if "second_pass" in needs_of(self.loss) else 1
         ratio = self.ratio(step)
         passes = []
@@ -238,7 +239,7 @@ def loss_sums(head: Head, loss: Loss, real: RealPositions) -> LossSums:
     """Sum the loss over real positions, projecting a chunk of them at a time to [chunk, V]."""
     given = {"previous": real.previous, "real": real.real}
     inputs = {name: value for name, value in given.items() if value is not None}
-    width = len(fields(Decoded))
+    width = len(vars(real.passes[0]))
 
     def sums(targets: Tensor, *rest: Tensor) -> Sums:
         chunk = dict(zip(inputs, rest, strict=False))

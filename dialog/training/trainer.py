@@ -119,7 +119,8 @@ def build_trainer(
         UserError: Lightning rejects the settings.
     """
     arguments = dict(settings)
-    del arguments["graphs"]  # the module's
+    for key in ("graphs", "compile"):  # the module's
+        del arguments[key]
     check_strategy(arguments["strategy"], arguments["precision"])
     if arguments["strategy"] == "fsdp":
         arguments["strategy"] = FullyShardedStrategy()

@@ -1,8 +1,11 @@
-"""Every part can be recorded in a CUDA graph: a step reads nothing on the host, and its calls and
-shapes do not depend on the content of a batch.
+"""Every part can be recorded in a CUDA graph, and compiled as one program: a step reads nothing on
+the host, and its calls and shapes do not depend on the content of a batch.
 
-On a CPU, recorded calls of torch stand in for the graph.
+On a CPU, recorded calls of torch stand in for the graph, and traced ones for the program.
 """
+
+from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -15,6 +18,7 @@ from dialog.data.tokenizers.tokenizer import BOS
 from dialog.models.seq2seq import Seq2Seq
 from dialog.training.module import DialogModule
 from dialog.training.optimization import graphs
+from dialog.training.optimization.compilation import CompiledStep
 from dialog.training.optimization.graphs import RecordedSteps, tensors
 
 
@@ -34,7 +38,9 @@ def draw(seed: int) -> Batch:
     return Batch(source, target, rows, 0, tokens, 0, torch.zeros_like(rows), 0, (4, 7))
 
 
-def computed(steps: RecordedSteps, model: Seq2Seq, batch: Batch, seed: int) -> list[Tensor]:
+def computed(
+    steps: RecordedSteps | CompiledStep, model: Seq2Seq, batch: Batch, seed: int
+) -> list[Tensor]:
     """The objective, what is logged, and the gradients of three times the objective."""
     model.zero_grad()
     torch.manual_seed(seed)
@@ -67,3 +73,37 @@ def test_a_recorded_step_is_the_step_of_any_batch(
     own = [*model.parameters(), *model.buffers(), *tensors(recorded.batch), recorded.incoming]
     known = set(map(address, [*own, *recorded.gradients]))
     assert {tuple(each.shape) for each in recorder.foreign if address(each) not in known} == set()
+
+
+USUAL = [("lstm", "vocabulary"), ("transformer", "vocabulary")]
+
+
+def compiled_cases() -> list[Any]:
+    """One case for each decoder, and for each head that points."""
+    cases = {(case[1]["name"], case[2]["name"]): case for case in HALF_CASES}
+    return [
+        pytest.param(
+            case,
+            id="+".join(map(label, case)),
+            marks=[] if names in USUAL else pytest.mark.endurance,
+        )
+        for names, case in cases.items()
+    ]
+
+
+@pytest.mark.parametrize("case", compiled_cases())
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own
+def test_a_step_is_compiled_without_a_break(
+    case: tuple[Component, Component, Component], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.compiler.reset()
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, fullgraph=True))
+    torch.manual_seed(3)
+    model = make(*case).double().train()
+    model.dropout.p = 0.3
+    step = DialogModule(model, padding=PAD).step
+    compiled = CompiledStep(step, backend="eager")
+    eager = RecordedSteps(step, RecordedCalls())
+    torch.testing.assert_close(
+        computed(compiled, model, draw(0), 0), computed(eager, model, draw(0), 0), rtol=0, atol=1e-9
+    )

@@ -48,6 +48,9 @@ SCALE_BY_NUMBER = "aten::_foreach_mul_.Scalar(Tensor(a!)[] self, Scalar scalar) 
 COPY = "aten::_foreach_copy_(Tensor(a!)[] self, Tensor[] src, bool non_blocking=False) -> ()"
 SCALE_BY_TENSOR = "aten::_foreach_mul_.Tensor(Tensor(a!)[] self, Tensor other) -> ()"
 
+COMPILED_SHAPES = 256
+"""The most programs of one function."""
+
 
 @cache
 def operator(schema: str) -> Callable[..., Any] | None:
@@ -202,3 +205,13 @@ def _is_supported(schema: str, alternatives: Sequence[Sequence[str]]) -> bool:
 def has_feature(name: str) -> bool:
     """Return whether the processor has a feature of ``torch.cpu.get_capabilities``."""
     return bool(torch.cpu.get_capabilities().get(name, False))
+
+
+def compile_recurrences() -> None:
+    """Let ``torch.compile`` trace recurrent layers, and loops of many lengths; where torch has no
+    such settings, they run as without it.
+    """
+    settings = getattr(getattr(torch, "_dynamo", None), "config", None)
+    for name, value in (("allow_rnn", True), ("recompile_limit", COMPILED_SHAPES)):
+        if hasattr(settings, name):
+            setattr(settings, name, value)

@@ -97,7 +97,7 @@ class StackLoop:
 
     def __init__(self, stack: Stack, inputs: Tensor, state: StackState) -> None:
         cell = stack.cell
-        layers = tuple[Any, ...](stack.layers)
+        layers: list[Any] = list(stack.layers)
         from_token, from_extra = torch.split(layers[0].weight_ih_l0, stack.split, 1)
         tokens = inputs.transpose(0, 1)  # [T, B, E]
         self.gates = cell.from_inputs(F.linear(tokens, from_token), -1)  # [T, B, 4 D]

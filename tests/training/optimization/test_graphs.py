@@ -23,6 +23,7 @@ from dialog.data.tokenizers.tokenizer import PAD
 from dialog.errors import UserError
 from dialog.models.seq2seq import Seq2Seq
 from dialog.training.losses import CrossEntropy, LossSums
+from dialog.training.optimization.compilation import CompiledStep
 from dialog.training.optimization.graphs import RecordedSteps
 
 Network = Callable[..., Seq2Seq]
@@ -249,6 +250,37 @@ def test_changed_parameters_are_recorded_again(network: Network, batch: Draw) ->
     torch.testing.assert_close(steps(model, batch(), 0)[0], module.step(model, batch(), 0)[0])
 
 
-def test_unknown_settings_are_errors(tiny: Callable[..., Any]) -> None:
-    with pytest.raises(UserError, match=r"trainer\.graphs.*'maybe'"):
-        for_this_hardware(tiny("lstm", "trainer.graphs=maybe").recipe)
+def test_a_compiled_step_replaces_a_recorded_one(
+    network: Network, batch: Draw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    monkeypatch.setattr(
+        "dialog.training.module.CompiledStep", lambda step: made.append(step) or step
+    )
+    module = dialog.DialogModule(network(), padding=PAD, graphs=True, compiled=True)
+    module.on_train_start()
+    module.training_step(batch(), 0)
+    assert made == [module.step] == [module.recorded]
+
+
+def test_an_error_of_the_compiler_is_one_line(network: Network, batch: Draw) -> None:
+    def fail(graph: Any, inputs: Any) -> Any:
+        raise ValueError("no compiler\non this machine")
+
+    module = dialog.DialogModule(network(), padding=PAD)
+    with pytest.raises(UserError, match=r"^trainer\.compile: [^\n]*$"):
+        CompiledStep(module.step, backend=fail)(module.model, batch(), 0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["trainer.graphs=maybe"], r"trainer\.graphs.*'maybe'"),
+        (["trainer.graphs=true", "trainer.compile=true"], r"trainer\.compile.*trainer\.graphs"),
+    ],
+)
+def test_impossible_settings_are_errors(
+    tiny: Callable[..., Any], settings: list[str], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        for_this_hardware(tiny("lstm", *settings).recipe)

@@ -97,7 +97,7 @@ class ExponentialGates(Recurrence):
         query, key, value, log_input, log_forget = signals
         count = query.shape[1]
         size = self.size(count)
-        fresh = not memory
+        fresh = len(memory) == 0  # torch.compile cannot negate a tuple
         state, norm, top = memory or self.start(signals)
         query, key, value = (split(each, size) for each in (query, key, value))
         log_input = split(masked(log_input, mask, NEVER), size, NEVER)  # [B, H, N, C]
