@@ -127,8 +127,8 @@ class ExactFitLoop(EpochsLoop):
         """Restore the state, which may be that of another number of processes."""
         super().load_state_dict(state_dict, prefix)
         for loader in state_dict[f"{prefix}state_dict"].get("combined_loader", []):
-            processes = self.trainer.world_size
-            self.epoch_loop.split_again(loader.get("processes", processes), processes)
+            if isinstance(loader, dict) and "processes" in loader:  # not one of another library
+                self.epoch_loop.split_again(loader["processes"], self.trainer.world_size)
 
     @property
     def skip(self) -> bool:
