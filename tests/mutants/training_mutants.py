@@ -4,7 +4,7 @@ from mutant import mutant
 
 STORAGE = "training/checkpoints/checkpoint_io.py"
 TRAINING_STEP = "training/step.py"
-MASK = "real_positions(targets != self.padding, count)"
+MASK = "real = targets != self.padding"
 PREDICTED = "training/test_step.py::test_tokens_and_end_are_predicted_from_those_before"
 
 MUTANTS = (
@@ -29,7 +29,8 @@ MUTANTS = (
         "loss-2",
         "padding in the loss",
         PREDICTED,
-        (TRAINING_STEP, MASK, "real_positions(targets >= 0)"),
+        (TRAINING_STEP, MASK, "real = targets >= 0"),
+        (TRAINING_STEP, "real_positions(real, count)", "real_positions(real)"),
     ),
     mutant(
         "loss-3",
@@ -47,18 +48,20 @@ MUTANTS = (
         "loss-5",
         "label smoothing counts padding",
         PREDICTED,
-        (TRAINING_STEP, MASK, "real_positions(targets >= 0, count)"),
+        (TRAINING_STEP, MASK, "real = targets >= 0"),
+        (TRAINING_STEP, "real_positions(real, count)", "real_positions(real)"),
         (
             "training/losses.py",
-            'nll = F.nll_loss(log_p, targets, reduction="sum")',
-            'nll = F.nll_loss(log_p, targets, reduction="sum", ignore_index=PAD)',
+            "labels = targets if real is None else targets.where(real, IGNORED)",
+            "labels = targets.masked_fill(targets == PAD, IGNORED)",
         ),
     ),
     mutant(
         "loss-6",
         "the end token is not in the loss",
         PREDICTED,
-        (TRAINING_STEP, MASK, "real_positions((targets != self.padding) & (targets != 2), count)"),
+        (TRAINING_STEP, MASK, "real = (targets != self.padding) & (targets != 2)"),
+        (TRAINING_STEP, "real_positions(real, count)", "real_positions(real)"),
     ),
     mutant(
         "training-3",
