@@ -35,6 +35,10 @@ MOST = 64
 """Recorded shapes; the least recently used one is dropped."""
 MOST_SEEN = 4096
 """Shapes that are counted."""
+TOLERANCE = 0.02
+"""Largest distance of a replayed gradient from the step's, relative to its norm: that of bfloat16
+sums in another order.
+"""
 
 log = logging.getLogger("dialog")
 Result = TypeVar("Result")
@@ -107,9 +111,10 @@ class RecordedSteps:
     """A masked `TrainingStep`, recorded for each shape that comes again and again.
 
     The law: results and gradients are those of the step, up to rounding, for any order of recorded
-    and other steps. Each backward pass gets the gradient of the objective from outside and passes
-    on the parameters' gradients, so accumulation, DDP, gradient scalers and hooks of parameters
-    see an eager step. Two shapes share no graph, nor do two values of a schedule.
+    and other steps; each new recording is compared with its step once. Each backward pass gets the
+    gradient of the objective from outside and passes on the parameters' gradients, so accumulation,
+    DDP, gradient scalers and hooks of parameters see an eager step. Two shapes share no graph, nor
+    do two values of a schedule.
 
     What cannot be recorded is named in one line; all steps are eager from then on.
     """
@@ -125,6 +130,8 @@ class RecordedSteps:
         if "real" not in needs_of(step.loss):
             self.step = step
             self._refuse("the loss cannot leave out padding: list 'real' in its needs")
+        elif isinstance(step.loss, nn.Module) and any(True for _ in step.loss.parameters()):
+            self._refuse("the loss has parameters of its own")
 
     def __call__(self, model: Seq2Seq, batch: Batch, step: int) -> tuple[Tensor, Terms]:
         """Return what the `TrainingStep` returns; terms are valid until the next call."""
@@ -169,12 +176,16 @@ class RecordedSteps:
         if self.gradients is None or len(self.gradients) < size:
             self.gradients = torch.empty(size, dtype=trained[0].dtype, device=trained[0].device)
         try:
-            return RecordedStep.of(
-                partial(self.step, model, step=step), batch, self.recorder, trained, self.gradients
-            )
+            eager = partial(self.step, model, step=step)
+            recorded = RecordedStep.of(eager, batch, self.recorder, trained, self.gradients)
+            distance = recorded.distance_from(eager, batch)
         except RuntimeError as error:
             self._refuse(described(error))
             return None
+        if not distance <= TOLERANCE:  # nan too
+            self._refuse(f"the gradient of a replay is {distance:.0%} away from the step's")
+            return None
+        return recorded
 
     def _key(self, model: Seq2Seq, batch: Batch, step: int) -> Key:
         """Return all that a recorded step depends on, but for the content of its tensors."""
@@ -250,6 +261,29 @@ class RecordedStep:
         objective: Tensor = _Replayed.apply(self, *self.parameters)  # type: ignore[no-untyped-call]
         return objective, self.terms
 
+    def distance_from(self, step: Callable[..., tuple[Tensor, Terms]], batch: Batch) -> float:
+        """Return how far the replayed objective or gradient of a batch is from that of the step,
+        relative to it, the larger of both; random numbers are those before the call, here and after
+        it.
+        """
+        generator = generator_of(batch.source.device)
+        state = generator.get_state()
+        torch.clear_autocast_cache()  # casts of the recording have no values yet
+        objective, _ = step(batch=batch)
+        with torch.autocast(objective.device.type, enabled=False):
+            gradients = torch.autograd.grad(objective, self.parameters)
+        generator.set_state(state)
+        replayed, _ = self(batch)
+        found = self.compute_gradients(torch.ones_like(objective))
+        generator.set_state(state)
+        expected = torch.cat([each.flatten() for each in gradients])
+        difference = torch.cat([each.flatten() for each in found]) - expected
+        distances = [
+            ((replayed - objective) / objective).detach().abs(),
+            difference.norm() / expected.norm(),
+        ]
+        return float(torch.stack(distances).max())
+
     def compute_gradients(self, incoming: Tensor) -> list[Tensor]:
         """Return the gradient of each parameter; it is valid until the next call."""
         for parameter, gradient in zip(self.parameters, self.gradients, strict=True):
@@ -287,6 +321,14 @@ def with_tensors(batch: Batch, values: Sequence[Tensor]) -> Batch:
     """Return a batch with other tensors, in the order of `tensors`."""
     source, target, rows, facts = values
     return batch._replace(source=source, target=target, rows=rows, facts=facts)
+
+
+def generator_of(device: torch.device) -> torch.Generator:
+    """Return torch's default generator of random numbers on a device."""
+    if device.type == "cuda":
+        generators: Sequence[torch.Generator] = torch.cuda.default_generators
+        return generators[torch.cuda.current_device() if device.index is None else device.index]
+    return torch.default_generator
 
 
 def shares_memory(one: Tensor, other: Tensor) -> bool:

@@ -172,6 +172,23 @@ class Reading(RecordedCalls):
         return nullcontext([])
 
 
+class Forgetful(RecordedCalls):
+    """A recorder whose replays of a backward pass compute nothing."""
+
+    def record(self, function: Callable[[], Any]) -> Any:
+        result, replay = super().record(function)
+        return result, (lambda: None) if isinstance(result, list) else replay
+
+
+class Learned(CrossEntropy, nn.Module):
+    """A loss with a parameter."""
+
+    def __init__(self) -> None:
+        nn.Module.__init__(self)
+        CrossEntropy.__init__(self)
+        self.factor = nn.Parameter(torch.ones(()))
+
+
 def steps_of(
     model: Seq2Seq, recorder: RecordedCalls, **options: Any
 ) -> tuple[RecordedSteps, dialog.DialogModule]:
@@ -189,9 +206,11 @@ REVERSE = {"objectives": [{"name": "reverse"}]}
         (Reading, REVERSE, "not permitted"),
         (Broken, {}, "out of memory"),
         (RecordedCalls, {"loss": {"name": f"{__name__}.Silent"}}, "'real'"),
+        (RecordedCalls, {"loss": {"name": f"{__name__}.Learned"}}, "parameters"),
+        (Forgetful, {}, "gradient of a replay"),
         (RecordedCalls, {"hook": True}, "encoder"),
     ],
-    ids=["read", "read-late", "memory", "loss", "hook"],
+    ids=["read", "read-late", "memory", "loss", "parameters", "replay", "hook"],
 )
 def test_steps_that_cannot_be_recorded_are_eager(
     network: Network,
