@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import zipfile
 from collections.abc import Callable
@@ -36,6 +37,11 @@ def csv_rows(delimiter: str, names: list[str], *, order: str = "dialogue") -> st
 
 def json_lines(turn: Callable[[str, str], object], key: str = "turns") -> str:
     return "".join(json.dumps({key: [turn(*one) for one in turns(n)]}) + "\n" for n in range(20))
+
+
+def openai(dialogue: int) -> list[dict[str, str]]:
+    roles = {"Anna": "user", "Bo": "assistant"}
+    return [{"role": roles[who], "content": text} for who, text in turns(dialogue)]
 
 
 COLUMNS = ["Ticket No", "Created at", "Sender", "Message body"]
@@ -77,6 +83,47 @@ TEXTS: dict[str, tuple[str, str, dict[str, object]]] = {
             "messages",
         ),
         {"name": "messages"},
+    ),
+    "messages in an object": (
+        "a.jsonl",
+        "".join(
+            json.dumps({"ts": n, "payload": {"messages": openai(n), "usage": {"tokens": 9}}}) + "\n"
+            for n in range(20)
+        ),
+        {"name": "messages", "turns": "payload.messages"},
+    ),
+    "an array of messages a line": (
+        "a.jsonl",
+        "".join(json.dumps(openai(n)) + "\n" for n in range(20)),
+        {"name": "messages"},
+    ),
+    "an array of texts a line": (
+        "a.jsonl",
+        "".join(json.dumps([text for _, text in turns(n)]) + "\n" for n in range(20)),
+        {"name": "jsonl"},
+    ),
+    "a message a line, by time": (
+        "a.jsonl",
+        "".join(
+            json.dumps({"ts": t, "session_id": n, "user": {"name": turns(n)[t][0]}, "content": "m"})
+            + "\n"
+            for t in range(4)
+            for n in range(20)
+        ),
+        {
+            "name": "csv",
+            "dialogue": "session_id",
+            "speaker": "user.name",
+            "text": "content",
+            "interleaved": True,
+        },
+    ),
+    "a message in each record": (
+        "a.json",
+        json.dumps(
+            [{"chat": f"d{n}", "role": w, "text": t} for n in range(20) for w, t in turns(n)]
+        ),
+        {"name": "csv", "dialogue": "chat", "speaker": "role", "text": "text"},
     ),
     "json array": (
         "a.json",
@@ -214,6 +261,58 @@ def database(path: Path) -> None:
 def workbook(path: Path) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("[Content_Types].xml", "<a/>")
+
+
+@pytest.mark.parametrize(
+    ("given", "keys"),
+    [
+        ({"turns": "payload.message"}, {"payload.message", "payload.messages", "ts"}),
+        ({"turns": "ts"}, {"ts", "payload.messages"}),
+        ({"dialogue": "session"}, {"session", "ts"}),
+        ({"text": "body"}, {"body", "role", "content"}),
+    ],
+)
+def test_a_key_that_does_not_exist_is_named(
+    tmp_path: Path, given: dict[str, str], keys: set[str]
+) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(TEXTS["messages in an object"][1])
+    with pytest.raises(UserError) as caught:
+        detect(path, given)
+    assert keys <= set(re.findall(r"[\w.]+", str(caught.value)))
+
+
+JSON_FILES = {
+    "an object of dialogues": ("a.json", json.dumps({"data": [{"turns": ["a", "b"]}] * 20})),
+    "long line": ("a.json", json.dumps({"data": [{"turns": ["a, b: c", "b"]}] * 20_000})),
+    "events": ("a.jsonl", '{"ts": 1, "event": "login"}\n' * 20),
+    "broken line": ("a.jsonl", '{"turns": ["a", "b"]}\n{"turns": ["a"\n' * 20),
+    "numbers": ("a.jsonl", '{"turns": ["a", "b"]}\n' + "1\n" * 20),
+    "array without a suffix": ("a.dat", "[\n{},\n{}\n]"),
+}
+
+
+@pytest.mark.parametrize("name", JSON_FILES)
+def test_a_file_of_json_fails_as_json_only(tmp_path: Path, name: str) -> None:
+    file, text = JSON_FILES[name]
+    (tmp_path / file).write_text(text)
+    with pytest.raises(UserError) as caught:
+        detect(tmp_path / file, {})
+    message = str(caught.value).removeprefix(str(tmp_path))
+    assert "JSON" in message
+    for other in ("CSV", "WhatsApp", "columns", "blank lines", "Telegram,"):
+        assert other not in message
+    if name == "broken line":
+        assert "line 2" in message
+    if "data" in text:
+        assert "'data'" in message
+
+
+def test_a_header_without_rows_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("dialogue,speaker,text\n")
+    with pytest.raises(UserError, match="row") as caught:
+        detect(tmp_path / "a.csv", {})
+    assert "different" not in str(caught.value)
 
 
 BAD: dict[str, tuple[Any, str]] = {

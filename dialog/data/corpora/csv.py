@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from dialog.data.corpora.parsing.corpus_files import SplitFileCorpus
+from dialog.data.corpora.parsing.json_table import is_json_table, json_table
 from dialog.data.corpora.parsing.lines import line_number
 from dialog.data.corpora.parsing.records import Block, block_records
 from dialog.data.corpora.parsing.tables import Row, RowError, cells, table
@@ -20,7 +21,9 @@ their own.
 
 
 class Csv(SplitFileCorpus):
-    """Read tables: `train.csv`, `validation.csv` and `test.csv` (or `.tsv`), or one file.
+    """Read tables: `train.csv`, `validation.csv` and `test.csv` (or `.tsv`), or one file. A row may
+    also be a JSON object, one a line of a `.jsonl` file or all in an array NAME.json; its keys, or
+    paths of keys such as `user.name`, are then the columns.
 
     The first row names the columns, in any case. By default a row is a turn, and consecutive rows
     with one dialogue id are a dialogue; an id that occurs again later is malformed. A row without
@@ -62,7 +65,7 @@ class Csv(SplitFileCorpus):
         encoding: str = "utf-8",
     ) -> None:
         hint = "it should hold dialogues, with column names in its first row"
-        super().__init__(path, "csv", (".csv", ".tsv"), hint)
+        super().__init__(path, "csv", (".csv", ".tsv", ".jsonl"), hint)
         if (context is None) != (response is None):
             raise UserError(
                 "corpus csv: only one of context and response is set; set both or neither"
@@ -160,7 +163,12 @@ class Csv(SplitFileCorpus):
         delimiter = self.delimiter or ("\t" if ".tsv" in path.suffixes else None)
         turn = (self.dialogue, self.speaker, self.text)
         columns = self.pair or [column for column in turn if column is not None]
-        rows = table(path, columns, delimiter=delimiter, quotes=self.quotes, encoding=self.encoding)
+        if is_json_table(path):
+            rows = json_table(path, columns, self.encoding)
+        else:
+            rows = table(
+                path, columns, delimiter=delimiter, quotes=self.quotes, encoding=self.encoding
+            )
         if self.pair:
             return rows
         return self._gathered(rows) if self.interleaved else self._with_ids(rows)

@@ -14,8 +14,8 @@ from dialog.data.corpora.parsing.chat_messages import (
     parse_chat,
 )
 from dialog.data.corpora.parsing.corpus_files import LineFileCorpus
-from dialog.data.corpora.parsing.json_records import json_records
-from dialog.data.corpora.parsing.lines import byte_lines, line_number, line_records
+from dialog.data.corpora.parsing.json_records import is_json_array, json_records, member
+from dialog.data.corpora.parsing.lines import line_number, line_records
 from dialog.data.corpora.parsing.records import record_id
 from dialog.data.dialogue import Dialogue, Entry, Turn
 from dialog.data.reading.json_text import Json, parse_json
@@ -35,13 +35,14 @@ class JsonLines(LineFileCorpus):
 
     Each line is `{"id": str, "turns": [{"speaker": str, "text": str} or str, ...], "meta": {...}}`.
     `id` (may be an integer; default: `<split>-<line number>`), `meta` and speakers ("A" and "B"
-    then alternate) are optional. With `context` and `response`, a line is a dialogue of two turns.
-    Blank lines are skipped. A file `NAME.json` may be one JSON array of dialogues. One file is
-    divided by `parsing.splits.split_by_hash`. Files may be compressed (.gz, .xz, .zst).
+    then alternate) are optional. A line may also be the list of turns alone. With `context` and
+    `response`, a line is a dialogue of two turns. Blank lines are skipped. A file `NAME.json` may
+    be one JSON array of dialogues. One file is divided by `parsing.splits.split_by_hash`. Files may
+    be compressed (.gz, .xz, .zst).
 
     Args:
         path: The folder or the file.
-        turns: Key of the turns.
+        turns: Key of the turns, or a path of keys, such as `payload.turns`.
         speaker: Key of a turn's speaker.
         text: Key of a turn's text.
         context: Key of the first turn, if a line is a pair.
@@ -79,7 +80,7 @@ class JsonLines(LineFileCorpus):
 
     def parts(self, split: str) -> Sequence[Part]:
         """Return the parts of the file of a split; a JSON array has none."""
-        return () if _is_array(self._file(split)) else super().parts(split)
+        return () if is_json_array(self._file(split)) else super().parts(split)
 
     def _dialogue(self, split: str, fields: Json, place: str, number: str) -> Dialogue:
         id = f"{split}-{number}"
@@ -91,16 +92,18 @@ class JsonLines(LineFileCorpus):
                 for speaker, key in zip("AB", self.pair, strict=True)
             ]
         else:
-            if not isinstance(fields, dict) or not isinstance(fields.get(self.turns), list):
+            given = _listed(fields, self.turns)
+            if given is None:
                 raise UserError(f'{place}: no "{self.turns}"; write {TURNS}')
             turns = [
                 self._turn(turn, f"{place}: turn {index + 1}", "AB"[index % 2])
-                for index, turn in enumerate(fields[self.turns])
+                for index, turn in enumerate(given)
             ]
-        meta = fields.get("meta", {})
+        named = fields if isinstance(fields, dict) else {}
+        meta = named.get("meta", {})
         if not isinstance(meta, dict):
             raise UserError(f'{place}: "meta" is not an object; write {{...}} or leave it out')
-        return Dialogue(record_id(fields.get("id", id), place), tuple(turns), meta, place=place)
+        return Dialogue(record_id(named.get("id", id), place), tuple(turns), meta, place=place)
 
     def _turn(self, turn: object, where: str, alternate: str) -> Turn:
         if isinstance(turn, str):
@@ -125,7 +128,7 @@ def value_records(
     """Yield `records` of `parse(value, place, number)` for each JSON line of a file or a part of
     it, or each element of the array of a file NAME.json.
     """
-    if _is_array(path):
+    if is_json_array(path):
         return json_records(path, lambda key, value, place: parse(value, place, key))
     return line_records(
         path,
@@ -135,9 +138,10 @@ def value_records(
     )
 
 
-def _is_array(path: Path) -> bool:
-    """Return whether a file NAME.json holds a JSON array."""
-    return ".json" in path.suffixes and next(byte_lines(path))[1].lstrip().startswith(b"[")
+def _listed(fields: Json, path: str) -> list[Json] | None:
+    """Return the list at a path of keys, or the record itself if it is a list of turns."""
+    found = fields if isinstance(fields, list) and fields else member(fields, path)
+    return found if isinstance(found, list) else None
 
 
 def _text(value: object, key: str, where: str, *, empty: bool = True) -> str:
@@ -152,36 +156,40 @@ class Messages(LineFileCorpus):
     file.
 
     Each line is `{"messages": [{"role": str, "content": str}, ...]}`, with an optional `"id"`
-    (default: `<split>-<line number>`). The roles `user` and `assistant` are the speakers. Messages
-    of `system` or `developer` before the first turn are facts that both know. Content may be a list
-    of `{"type": "text", "text": str}`, joined by line feeds. Other keys and blank lines are
-    ignored. A file `NAME.json` may be one JSON array of chats. Tool messages, tool calls,
-    images, audio, other roles and later system messages are malformed. One file is divided by
-    `parsing.splits.split_by_hash`. Files may be compressed (.gz, .xz, .zst).
+    (default: `<split>-<line number>`), or the list of messages alone. The roles `user` and
+    `assistant` are the speakers. Messages of `system` or `developer` before the first turn are
+    facts that both know. Content may be a list of `{"type": "text", "text": str}`, joined by line
+    feeds. Other keys and blank lines are ignored. A file `NAME.json` may be one JSON array of
+    chats. Tool messages, tool calls, images, audio, other roles and later system messages are
+    malformed. One file is divided by `parsing.splits.split_by_hash`. Files may be compressed (.gz,
+    .xz, .zst).
 
     Args:
         path: The folder or the file.
+        turns: Key of the messages, or a path of keys, such as `payload.messages`.
     """
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, *, turns: str = "messages") -> None:
         hint = f"it should hold dialogues, one a line: {CHAT}"
         super().__init__(path, "messages", (".jsonl",), hint)
+        self.turns = turns
 
     def read_part(self, file: Path, split: str, part: Part | None) -> Iterator[Entry]:
         """Yield the dialogues of a file or of a part of it."""
-        return value_records(file, partial(_chat, split), part=part)
+        return value_records(file, partial(self._chat, split), part=part)
 
     def parts(self, split: str) -> Sequence[Part]:
         """Return the parts of the file of a split; a JSON array has none."""
-        return () if _is_array(self._file(split)) else super().parts(split)
+        return () if is_json_array(self._file(split)) else super().parts(split)
 
-
-def _chat(split: str, fields: Json, place: str, number: str) -> Dialogue:
-    if not isinstance(fields, dict) or not isinstance(fields.get("messages"), list):
-        raise UserError(f'{place}: no "messages"; write {CHAT}')
-    turns, facts = parse_chat(fields["messages"], place, _message)
-    id = record_id(fields.get("id", f"{split}-{number}"), place)
-    return Dialogue(id, turns, facts=facts, place=place)
+    def _chat(self, split: str, fields: Json, place: str, number: str) -> Dialogue:
+        messages = _listed(fields, self.turns)
+        if messages is None:
+            raise UserError(f'{place}: no "{self.turns}"; write {CHAT}')
+        turns, facts = parse_chat(messages, place, _message)
+        named = fields if isinstance(fields, dict) else {}
+        id = record_id(named.get("id", f"{split}-{number}"), place)
+        return Dialogue(id, turns, facts=facts, place=place)
 
 
 def _message(message: Json, where: str) -> tuple[str, str]:

@@ -69,6 +69,8 @@ def table_format(sample: FileSample, given: Mapping[str, Any]) -> Detected | Mis
             reason = str(error).removeprefix(f"{sample.path}:")
             continue
         good = [row for row in rows if not isinstance(row, RowError)]
+        if not rows:
+            reason = "its first row names the columns, but no row follows"
         if not rows or len(good) < (1 - MOST_BAD) * len(rows):
             continue
         is_table |= len(good) == len(rows) and len(good[0]) >= FEWEST_CELLS
@@ -84,7 +86,7 @@ def table_format(sample: FileSample, given: Mapping[str, Any]) -> Detected | Mis
         options["quotes"] = False
     if sample.encoding not in ("utf-8", "utf-16"):
         options["encoding"] = sample.encoding
-    found = _columns(rows_read, given)
+    found = table_columns(rows_read, given)
     if isinstance(found, Miss):
         return found._replace(certain=is_table)
     component, columns = found
@@ -92,13 +94,13 @@ def table_format(sample: FileSample, given: Mapping[str, Any]) -> Detected | Mis
     if sample.encoding != "utf-8":
         shape += f", in {sample.encoding}"
     dialogue = component.get("dialogue")
-    if dialogue and _is_interleaved(sample, dialogue, delimiter, quotes=quotes):
+    if dialogue and is_interleaved(_ids(sample, dialogue, delimiter, quotes=quotes)):
         options["interleaved"] = True
         shape += "; rows of several dialogues alternate"
     return Detected({"name": "csv", **component, **options, **given}, shape, columns)
 
 
-def _columns(
+def table_columns(
     rows: list[dict[str, str]], given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, str]] | Miss:
     """Return the arguments of the corpus, and the columns to show; given ones are kept."""
@@ -163,11 +165,14 @@ def _rows(sample: FileSample, delimiter: str, *, quotes: bool) -> list[Row]:
     return [row for _, row in islice(rows, ROWS)]
 
 
-def _is_interleaved(sample: FileSample, column: str, delimiter: str, *, quotes: bool) -> bool:
-    """Return whether many ids of dialogues occur again after another id."""
+def _ids(sample: FileSample, column: str, delimiter: str, *, quotes: bool) -> Iterable[str]:
     encoding = None if sample.encoding == "utf-16" else sample.encoding
     rows = table(sample.path, delimiter=delimiter, quotes=quotes, encoding=encoding)
-    ids: Iterable[str] = (row[column] for _, row in rows if not isinstance(row, RowError))
+    return (row[column] for _, row in rows if not isinstance(row, RowError))
+
+
+def is_interleaved(ids: Iterable[str]) -> bool:
+    """Return whether many ids of dialogues occur again after another id."""
     seen: set[str] = set()
     again: set[str] = set()
     last = None

@@ -368,3 +368,24 @@ def test_rows_of_dialogues_may_be_interleaved(tmp_path: Path) -> None:
     ]
     messages = [entry.message for entry in entries if isinstance(entry, Malformed)]
     assert [f"train.csv:{line}" in text for line, text in zip((4, 7), messages, strict=True)]
+
+
+def test_rows_may_be_json_objects(tmp_path: Path) -> None:
+    content = """{"chat": 1, "by": {"name": "x"}, "text": "one, \\"so\\"", "more": [1]}
+{"chat": 1, "by": {"name": "y"}, "text": null}
+
+{"chat": 2, "by": {"name": "y"}, "text": ["two"]}
+{"chat": 3, "by": {"name": "y"}}
+{"chat": 4, "by": {"name": "y"}, "text": "four"}
+{"chat": 4, "by": {"name":
+{"chat": 5, "by": {"name": "x"}, "text": "five"}
+"""
+    keys = {"dialogue": "chat", "speaker": "by.name"}
+    first, listed, absent, broken, last = rows(tmp_path, content, ".jsonl", **keys)
+    assert isinstance(first, Dialogue)
+    assert (first.id, first.turns) == ("1", (Turn("x", 'one, "so"'), Turn("y", "")))
+    for entry, place in ((listed, 4), (absent, 5), (broken, 7)):
+        assert isinstance(entry, Malformed)
+        assert f"train.jsonl:{place}:" in entry.message
+    assert isinstance(last, Dialogue)
+    assert last.turns == (Turn("x", "five"),)

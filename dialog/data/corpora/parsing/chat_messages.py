@@ -72,7 +72,10 @@ def check_text_only(message: Mapping[str, Json], where: str) -> None:
     """Raise UserError if a message has one of `NON_TEXT_KEYS`."""
     for key in NON_TEXT_KEYS:
         if message.get(key):
-            raise UserError(f'{where} has "{key}"; only text is supported: remove the dialogue')
+            raise UserError(
+                f'{where} has "{key}"; only text is supported: remove this message'
+                " and the tools' messages, or the dialogue"
+            )
 
 
 def misplaced_role(role: Json, where: str, reason: str) -> UserError:

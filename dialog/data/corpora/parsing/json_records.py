@@ -7,11 +7,27 @@ from itertools import chain
 from pathlib import Path
 from string import digits
 
+from dialog.data.corpora.parsing.lines import byte_lines
 from dialog.data.corpora.parsing.records import records
 from dialog.data.dialogue import Dialogue, Entry, with_warning
 from dialog.data.reading.files import stem
 from dialog.data.reading.json_text import Json, json_members, no_members_error
 from dialog.errors import UserError
+
+
+def is_json_array(path: Path) -> bool:
+    """Return whether a file NAME.json holds a JSON array."""
+    return ".json" in path.suffixes and next(byte_lines(path))[1].lstrip().startswith(b"[")
+
+
+def member(fields: Json, path: str, default: Json = None) -> Json:
+    """Return the value of a key, or of a path of keys such as `payload.messages`."""
+    if not isinstance(fields, dict):
+        return default
+    if path in fields:
+        return fields[path]
+    key, dot, rest = path.partition(".")
+    return member(fields.get(key), rest, default) if dot else default
 
 
 def json_files_records(
