@@ -284,6 +284,11 @@ def test_a_key_that_does_not_exist_is_named(
 
 JSON_FILES = {
     "an object of dialogues": ("a.json", json.dumps({"data": [{"turns": ["a", "b"]}] * 20})),
+    "an object of arrays": ("a.json", json.dumps({"data": [openai(n) for n in range(20)]})),
+    "an object of rows": (
+        "a.json",
+        json.dumps({"data": [{"chat": n // 2, "text": "a"} for n in range(20)], "messages": []}),
+    ),
     "long line": ("a.json", json.dumps({"data": [{"turns": ["a, b: c", "b"]}] * 20_000})),
     "events": ("a.jsonl", '{"ts": 1, "event": "login"}\n' * 20),
     "broken line": ("a.jsonl", '{"turns": ["a", "b"]}\n{"turns": ["a"\n' * 20),

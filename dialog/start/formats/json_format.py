@@ -16,6 +16,7 @@ from dialog.data.corpora.parsing.tables import RowError
 from dialog.data.reading.files import read_chunks
 from dialog.data.reading.json_text import Json, parse_json
 from dialog.errors import UserError
+from dialog.escaping import one_line
 from dialog.report.terminal import truncate
 from dialog.start.formats.columns import (
     SPEAKER,
@@ -79,11 +80,11 @@ def _json(sample: FileSample, given: Mapping[str, Any]) -> Detected | Miss:
     if isinstance(content, list):
         return Miss("JSON", 0.8, "an array of records; name the file NAME.json")
     holder = _holder(content)
-    reason = "one object that is neither Telegram's nor a dialogue a line"
+    reason = "one object, neither Telegram's nor with an array of dialogues"
     if holder:
         reason = (
-            f"one object whose key {holder!r} holds the dialogues; save that array as a file of"
-            f" its own: jq .{holder} FILE > NEW.json"
+            f"one object whose key {holder!r} holds the records; save that array as a file"
+            " NAME.json"
         )
     return Miss("JSON", 0.8, reason)
 
@@ -116,16 +117,18 @@ def _is_whole(content: Json, sample: FileSample) -> bool:
 
 
 def _holder(content: Mapping[str, Json]) -> str | None:
-    """Return the key of an array of dialogues."""
-    for key, value in content.items():
-        if isinstance(value, list) and value and all(map(_is_dialogue, value[:RECORDS])):
+    """Return the key of an array of dialogues, or of messages with ids of dialogues."""
+    arrays = {key: value for key, value in content.items() if value and isinstance(value, list)}
+    for key in _by_words(list(arrays), TURNS) or arrays:
+        is_turns = bool(_by_words([key], TURNS))
+        if all(_is_record(value, may_be_turn=is_turns) for value in arrays[key][:RECORDS]):
             return key
     return None
 
 
-def _is_dialogue(value: Json) -> bool:
-    if not isinstance(value, dict):
-        return False
+def _is_record(value: Json, *, may_be_turn: bool) -> bool:
+    if not may_be_turn or not isinstance(value, dict):
+        return isinstance(value, dict | list)
     lists = [path for path, inner in _leaves(value) if isinstance(inner, list)]
     return bool(_by_words(lists, TURNS) or pair_of(list(value)))
 
@@ -191,7 +194,7 @@ def _leaves(fields: Mapping[str, Json], depth: int = DEPTH) -> Iterator[tuple[st
 def _no_key(key: str, keys: Mapping[str, object], reason: str) -> Miss:
     """Return the miss of a key that the user has set."""
     problem = reason if key in keys else "does not exist"
-    listed = truncate(", ".join(keys), LISTED)
+    listed = truncate(one_line(", ".join(keys)), LISTED)
     return Miss("JSON", 0.9, f"the key {key!r} {problem}; the keys are {listed}")
 
 
@@ -213,7 +216,7 @@ def _rows(
         and len(key) <= LONGEST_NAME
         and all(cell(member(one, key)) is not None for one in objects)
     ]
-    listed = truncate(", ".join(keys), LISTED)
+    listed = truncate(one_line(", ".join(keys)), LISTED)
     reason = (
         f"no key holds a list of turns among {listed}; write a dialogue on each line, or name the"
         " key: data.corpus.turns=KEY, or those of a message: data.corpus.dialogue=KEY (text and"
@@ -279,7 +282,9 @@ def _turn_keys(
         text = max(rest, key=lambda key: fmean(len(str(one.get(key))) for one in dicts), default="")
     if not text:
         return Miss(
-            "JSON", 0.9, f"a turn has no text among {', '.join(keys)}: data.corpus.text=KEY"
+            "JSON",
+            0.9,
+            f"a turn has no text among {one_line(', '.join(keys))}: data.corpus.text=KEY",
         )
     component = {
         "name": "jsonl",
