@@ -282,6 +282,17 @@ def test_a_key_that_does_not_exist_is_named(
     assert keys <= set(re.findall(r"[\w.]+", str(caught.value)))
 
 
+def test_a_key_that_few_records_have_can_be_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    records: list[dict[str, object]] = [
+        {"id": n // 4, "from": "ab"[n % 2], "text": "Hi"} for n in range(80)
+    ]
+    records[0] |= {"case": "x"}
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    component = detect(path, {"dialogue": "case"}).component
+    assert (component["dialogue"], component["speaker"]) == ("case", "from")
+
+
 JSON_FILES = {
     "an object of dialogues": ("a.json", json.dumps({"data": [{"turns": ["a", "b"]}] * 20})),
     "an object of arrays": ("a.json", json.dumps({"data": [openai(n) for n in range(20)]})),

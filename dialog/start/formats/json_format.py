@@ -212,9 +212,12 @@ def _rows(
     names = [
         key
         for key, number in keys.items()
-        if number >= MOST * len(objects)
-        and len(key) <= LONGEST_NAME
-        and all(cell(member(one, key)) is not None for one in objects)
+        if key in given.values()
+        or (
+            number >= MOST * len(objects)
+            and len(key) <= LONGEST_NAME
+            and all(cell(member(one, key)) is not None for one in objects)
+        )
     ]
     listed = truncate(one_line(", ".join(keys)), LISTED)
     reason = (
