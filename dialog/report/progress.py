@@ -12,7 +12,9 @@ from tqdm import tqdm
 REFRESH = 0.2
 """Seconds between two updates of a bar."""
 COLUMNS = 20
-"""Columns of a bar; the rest of the line is text, truncated at the edge of the terminal."""
+"""Columns of a bar; the rest of the line is text, of which whole figures are left out at the edge
+of the terminal.
+"""
 
 
 class ProgressBars:
@@ -77,6 +79,8 @@ class ProgressBars:
             if done or text:
                 sys.stderr.write(f"{head}, {text}\n" if text else f"{head}\n")
             return
+        between = COLUMNS + len(" || ") if total else len(" ")
+        text = _fitting(text, (self.bar.format_dict["ncols"] or 0) - len(head) - between)
         # tqdm fills in its format, so braces of the text are doubled
         text = text.replace("{", "{{").replace("}", "}}")
         self.bar.bar_format = f"{head} |{{bar:{COLUMNS}}}| {text}" if total else f"{head} {text}"
@@ -102,3 +106,13 @@ class ProgressBars:
         else:
             self.shown = self.started
             sys.stderr.write(f"{task}\n")
+
+
+def _fitting(text: str, columns: int) -> str:
+    """Return as many of the figures of a text, separated by ", ", as fit; all if the terminal's
+    width is unknown.
+    """
+    figures = text.split(", ")
+    while len(figures) > 1 and columns > 0 and len(", ".join(figures)) > columns:
+        figures.pop()
+    return ", ".join(figures)

@@ -24,8 +24,9 @@ ROLES = {"a", "b", "user", "assistant", "agent", "customer", "bot", "system", "c
 """Speakers that are no persons."""
 
 
-def write_pseudonymous(corpus: Corpus, file: Path) -> int:
-    """Write the dialogues of a corpus as JSON lines, with pseudonyms; return their number.
+def write_pseudonymous(corpus: Corpus, file: Path) -> tuple[int, dict[str, str]]:
+    """Write the dialogues of a corpus as JSON lines, with pseudonyms; return their number and the
+    pseudonyms by speaker.
 
     Speakers become `Person 1`, ...; their names in texts too, each word of a name alone as well.
     Addresses of e-mail become `name@example.org`, links `https://example.org`, and the digits of
@@ -46,7 +47,7 @@ def write_pseudonymous(corpus: Corpus, file: Path) -> int:
                 for turn in dialogue.turns
             ]
             lines.write(to_json({"id": f"d{count}", "turns": turns}) + "\n")
-    return count
+    return count, names
 
 
 def pseudonyms(speakers: Iterable[str]) -> dict[str, str]:

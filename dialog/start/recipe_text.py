@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 
 from dialog.config.compose import parse_overrides
-from dialog.config.yaml_layers import nest
+from dialog.config.yaml_layers import Layer, merge_layer, nest
 from dialog.errors import UserError
 from dialog.runs.folder import SUMMARY
 from dialog.start.sizes import PATIENCE, Sizes
@@ -32,7 +33,11 @@ def data_name(path: Path) -> str:
 
 
 def recipe_values(
-    component: Mapping[str, Any], path: Path, found: Survey, vocabulary: int
+    component: Mapping[str, Any],
+    path: Path,
+    found: Survey,
+    vocabulary: int,
+    responder: str | None,
 ) -> dict[str, Any]:
     """Return a recipe before its sizes are chosen: corpus, examples and tokenizer."""
     data: dict[str, Any] = {
@@ -41,6 +46,8 @@ def recipe_values(
         "tokenizer": {"name": "byte_bpe", "vocabulary": vocabulary},
         "context_turns": RULES.context_turns,
     }
+    if responder is not None:
+        data["responder"] = responder
     if found.merges:
         data["merge_turns"] = True
     if found.counts["dropped dialogues: malformed"]:
@@ -68,20 +75,25 @@ def with_sizes(values: Mapping[str, Any], sizes: Sizes, minutes: float) -> dict[
 
 
 def with_overrides(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Return the recipe with the settings of the command line.
+    """Return the recipe with the settings of the command line, as `compose` applies them.
 
     Raises:
         UserError: not key=value.
     """
     swaps, settings = parse_overrides(overrides, SWAPPED)
-    merged = OmegaConf.create({**values, "defaults": {**values["defaults"], **swaps}})
+    kept = {key: value for key, value in deepcopy(dict(values)).items() if key not in swaps}
+    merged = {**kept, "defaults": {**values["defaults"], **swaps}}
     for key, value in settings:
         if key.startswith("~"):
             raise UserError(f"override {key}: start removes no keys; edit the recipe")
-        merged = OmegaConf.merge(merged, nest(key, value))  # type: ignore[assignment]
-    container = OmegaConf.to_container(merged)
-    assert isinstance(container, dict)
-    return {str(key): value for key, value in container.items()}
+        merge_layer(merged, {}, Layer(nest(key, value), {}))
+    return merged
+
+
+def of_the_data(override: str) -> bool:
+    """Return whether an override says how the data are read: as what, and whose replies."""
+    key = override.partition("=")[0]
+    return key in ("data.corpus", "data.responder") or key.startswith("data.corpus.")
 
 
 def given_arguments(overrides: Sequence[str]) -> dict[str, Any]:
@@ -93,11 +105,13 @@ def given_arguments(overrides: Sequence[str]) -> dict[str, Any]:
     return {**(whole if isinstance(whole, dict) else {}), **given}
 
 
-def given_responder(overrides: Sequence[str]) -> str | None:
-    """Return the speaker to learn from among the settings of the command line, if there is one."""
+def given_responder(overrides: Sequence[str]) -> tuple[bool, str | None]:
+    """Return whether the command line sets whose replies are learned, and the speaker (None: all
+    speakers).
+    """
     _, settings = parse_overrides(overrides, SWAPPED)
     given = dict(settings).get("data.responder")
-    return None if given is None else str(given)
+    return "data.responder" in dict(settings), None if given is None else str(given)
 
 
 def recipe_yaml(values: Mapping[str, Any], command: str, reasons: Sequence[str]) -> str:

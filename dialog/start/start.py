@@ -5,15 +5,17 @@ from __future__ import annotations
 import shlex
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dialog.atomic import write_text
-from dialog.build import build_corpus
+from dialog.build import build_corpus, build_model
 from dialog.config.compose import Composed, compose
+from dialog.config.schema import Recipe
 from dialog.config.trust import FULL_TRUST
-from dialog.data.corpora import Corpus
+from dialog.data.corpora import CORPORA, Corpus
 from dialog.errors import UserError
 from dialog.escaping import one_line
 from dialog.report.formats.numbers import counted, duration, magnitude
@@ -28,12 +30,14 @@ from dialog.start.recipe_text import (
     data_name,
     given_arguments,
     given_responder,
+    of_the_data,
     recipe_values,
     recipe_yaml,
     with_overrides,
     with_sizes,
 )
-from dialog.start.sizes import Sizes, choose_sizes, choose_vocabulary, smaller
+from dialog.start.responder import check_responder, clear_responder, listed, most_frequent
+from dialog.start.sizes import MOST_TOKENS, Sizes, choose_sizes, choose_vocabulary, smaller
 from dialog.start.survey import RULES, Survey, survey
 from dialog.start.timing import EpochTime, check_limit, epoch_time
 
@@ -44,7 +48,7 @@ SHOWN_TURNS = 6
 ALLOWED_EPOCHS = 8
 """Epochs that the time limit should allow; a smaller model is chosen until it does."""
 
-CONTENDERS = "model=small/lstm_bahdanau,small/transformer"
+CONTENDERS = ("small/lstm_bahdanau", "small/transformer")
 """Models of equal size for a comparison, whose runs end by epochs and patience: under a limit of
 time, the load of the machine would decide.
 """
@@ -103,40 +107,68 @@ def start(request: StartRequest, say: Say, confirm: Confirm) -> Started:
     """
     if not request.minutes > 0:
         raise UserError(f"--minutes is {request.minutes:g}; give more than 0")
+    check_overrides(request)
     name = data_name(Path(request.name)) if request.name else data_name(request.path)
     file = Path(f"{name}.yaml")
     detected = detect(request.path, given_arguments(request.overrides))
     check_free(file)
     check_texts(detected.component, request.path)
     corpus = read_corpus(detected.component, request.path)
-    responder = given_responder(request.overrides)
-    found = survey(corpus, responder)
+    found, responder = surveyed(corpus, request)
     say_mapping(request.path, detected, found, say)
     found.check_readable(str(request.path))
-    found.check_learnable(str(request.path))
-    say_counts(found, say, all_speakers=responder is None)
+    check_responder(responder, found.speakers, str(request.path))
+    has_pauses = "gap_hours" in CORPORA.arguments(str(detected.component["name"]))
+    found.check_learnable(str(request.path), has_pauses=has_pauses)
+    say_counts(found, responder, say)
     if not confirm("Are dialogues, speakers and texts right?"):
         raise UserError(
             "stopped; name the columns, such as data.corpus.text=COLUMN, or the format, such as"
             " data.corpus.name=text (python -m dialog parts corpora lists all)"
         )
-    say_inspection(corpus, found, say)
+    say_inspection(corpus, found, responder, say)
     component: Mapping[str, Any] = detected.component
     path = request.path
-    if request.pseudonyms:
-        path = Path(f"{name}.pseudonyms.jsonl")
-        count = write_pseudonymous(corpus, path)
-        component = {"name": "jsonl"}
-        say(f"Copy with pseudonyms: {path} ({counted(count, 'dialogue')}); only it is trained on.")
-    values = recipe_values(component, path, found, choose_vocabulary(found.words))
-    composed, sizes, epoch = sized(values, found, request, name)
-    say_plan(sizes, epoch, request.minutes, say)
-    write_text(
-        file, recipe_yaml(final_values(values, sizes, request), request.command, sizes.reasons)
-    )
+    with ExitStack() as undo:
+        if request.pseudonyms:
+            path = Path(f"{name}.pseudonyms.jsonl")
+            number, names = write_pseudonymous(corpus, path)
+            undo.callback(path.unlink, missing_ok=True)
+            component = {"name": "jsonl"}
+            responder = None if responder is None else names[responder]
+            say(
+                f"Copy with pseudonyms: {path} ({counted(number, 'dialogue')}); only it is trained"
+                " on."
+            )
+        vocabulary = choose_vocabulary(found.words)
+        values = recipe_values(component, path, found, vocabulary, responder)
+        composed, sizes, epoch = sized(values, found, request, name)
+        say_plan(sizes, epoch, request.minutes, say)
+        final = final_values(values, sizes, request)
+        write_text(file, recipe_yaml(final, request.command, sizes.reasons))
+        undo.pop_all()
     say(f"Recipe: {file}")
     say("")
     return Started(file, *trained(composed, say))
+
+
+def check_overrides(request: StartRequest) -> None:
+    """Check the settings of the recipe before the data are read; those of the corpus, which is not
+    known yet, are left to it.
+
+    Raises:
+        UserError: with the setting.
+    """
+    from dialog.runs.check import check_recipe
+
+    if overrides := [one for one in request.overrides if not of_the_data(one)]:
+        values = with_sizes(
+            recipe_values({"name": "jsonl"}, request.path, Survey(), choose_vocabulary(1), None),
+            choose_sizes(1, 1),
+            request.minutes,
+        )
+        with_overrides(values, overrides)
+        check_recipe(composed_of(values, "data", overrides).recipe)
 
 
 # ------------------------------------------------------------------ data
@@ -144,23 +176,32 @@ def start(request: StartRequest, say: Say, confirm: Confirm) -> Started:
 
 def read_corpus(component: Mapping[str, Any], path: Path) -> Corpus:
     """Build the corpus of a component."""
-    values = {
-        "defaults": {"model": "lstm_bahdanau", "optimizer": "adamw_inverse_sqrt"},
-        "data": {
-            "corpus": dict(component),
-            "path": str(path.resolve()),
-            "tokenizer": {"name": "byte_bpe", "vocabulary": 1000},
-        },
-    }
+    values = recipe_values(component, path, Survey(), choose_vocabulary(1), None)
     return build_corpus(composed_of(values, "data").recipe)
 
 
-def composed_of(values: Mapping[str, Any], name: str) -> Composed:
+def surveyed(corpus: Corpus, request: StartRequest) -> tuple[Survey, str | None]:
+    """Count a corpus, and return the speaker whose replies are learned (None: all speakers): that
+    of the command line, else the assistant, if the roles are clear and it says enough.
+    """
+    is_given, responder = given_responder(request.overrides)
+    found = survey(corpus, responder)
+    if is_given:
+        return found, responder
+    assistant = clear_responder(found.speakers)
+    if assistant is not None:
+        restricted = survey(corpus, assistant)
+        if restricted.is_enough:
+            return restricted, assistant
+    return found, None
+
+
+def composed_of(values: Mapping[str, Any], name: str, overrides: Sequence[str] = ()) -> Composed:
     """Compose a recipe that is not yet written."""
     with tempfile.TemporaryDirectory(prefix="dialog-") as folder:
         file = Path(folder) / f"{name}.yaml"
         file.write_text(recipe_yaml(values, "", ()), encoding="utf-8")
-        return compose(str(file), trust=FULL_TRUST)
+        return compose(str(file), overrides, trust=FULL_TRUST)
 
 
 def say_mapping(path: Path, detected: Detected, found: Survey, say: Say) -> None:
@@ -182,7 +223,7 @@ def say_mapping(path: Path, detected: Detected, found: Survey, say: Say) -> None
     say("")
 
 
-def say_counts(found: Survey, say: Say, *, all_speakers: bool) -> None:
+def say_counts(found: Survey, responder: str | None, say: Say) -> None:
     """Show what is kept and dropped, and whose replies are learned."""
     counts = found.counts
     say(
@@ -191,10 +232,11 @@ def say_counts(found: Survey, say: Say, *, all_speakers: bool) -> None:
         f" from ({found.words:,} words), {found.replies['validation']:,} to check training,"
         f" {found.replies['test']:,} held out."
     )
-    if all_speakers:
+    say(one_line(f"  {responder_sentence(found, responder)}"))
+    if found.facts:
         say(
-            "  the model learns the replies of all speakers; data.responder=NAME restricts it to"
-            " those of one"
+            f"  {counted(found.facts, 'system prompt')}: read before the messages that follow, not"
+            " learned as replies"
         )
     for key, number in sorted(counts.items()):
         if key.startswith("dropped dialogues: ") and number:
@@ -211,13 +253,21 @@ def say_counts(found: Survey, say: Say, *, all_speakers: bool) -> None:
     say("")
 
 
-def say_inspection(corpus: Corpus, found: Survey, say: Say) -> None:
+def responder_sentence(found: Survey, responder: str | None) -> str:
+    """Return whose replies are learned, and the names that change it."""
+    names = f"data.responder={listed(most_frequent(found.speakers), ' | ')}"
+    if responder is None:
+        return f"the model learns the replies of all speakers; {names} restricts it to those of one"
+    return f"the model learns the replies of {responder}; {names} | null changes it (null: all)"
+
+
+def say_inspection(corpus: Corpus, found: Survey, responder: str | None, say: Say) -> None:
     """Show the findings that harm a model or its evaluation."""
     if found.counts["dialogues read"] > INSPECTED:
         return
     from dialog.inspection.inspect import inspect
 
-    findings = inspect(corpus, None, rules=RULES, quiet=True).findings
+    findings = inspect(corpus, None, rules=replace(RULES, responder=responder), quiet=True).findings
     # malformed records are shown before
     bad = [
         finding
@@ -264,8 +314,9 @@ def sized(
 
 
 def final_values(values: Mapping[str, Any], sizes: Sizes, request: StartRequest) -> dict[str, Any]:
-    """Return the whole recipe."""
-    return with_overrides(with_sizes(values, sizes, request.minutes), request.overrides)
+    """Return the whole recipe; a copy with pseudonyms has its own format and speakers."""
+    overrides = [one for one in request.overrides if not (request.pseudonyms and of_the_data(one))]
+    return with_overrides(with_sizes(values, sizes, request.minutes), overrides)
 
 
 def say_plan(sizes: Sizes, epoch: EpochTime, minutes: float, say: Say) -> None:
@@ -327,12 +378,29 @@ def next_commands(started: Started) -> Iterator[str]:
     """Yield commands that continue from a run."""
     run = shlex.quote(str(started.run))
     recipe = shlex.quote(str(started.recipe))
+    standard = compose(str(started.recipe), [f"model={CONTENDERS[0]}"], trust=FULL_TRUST).recipe
+    # the dropout that was chosen for the data, which the swapped groups would replace
+    dropout = compose(str(started.recipe), trust=FULL_TRUST).recipe.model.dropout
+    settings = f"model.dropout={dropout} trainer.max_time=null"
     for does, command in (
         ("talk to it", f"chat {run}"),
         ("web page", f"serve {run}"),
         ("all metrics", f"evaluate {run}"),
         ("check the data", f"inspect {recipe}"),
-        ("compare models", f"compare {recipe} --vary {CONTENDERS} trainer.max_time=null"),
         ("copies of the data", "cache list"),
+        ("compare models", f"compare {recipe} --vary model={','.join(CONTENDERS)} {settings}"),
     ):
         yield f"  {does:<18}  python -m dialog {command}"
+    yield (
+        f"  {'':<18}  (two standard models, {magnitude(parameters(standard))} parameters each, in"
+        " place of yours)"
+    )
+
+
+def parameters(recipe: Recipe) -> int:
+    """Return the number of parameters of a model, with the vocabulary that its recipe asks for."""
+    import torch
+
+    with torch.device("meta"):
+        model = build_model(recipe.model, recipe.data.tokenizer.get("vocabulary", MOST_TOKENS))
+    return sum(parameter.numel() for parameter in model.parameters())

@@ -10,7 +10,7 @@ from dialog.data.corpora.parsing.chat_log import LEFT_OUT
 from dialog.data.dialogue import SPLITS, Dialogue, Malformed
 from dialog.data.examples import DROP, ExampleRules, example_windows, usable_dialogue
 from dialog.errors import UserError
-from dialog.report.formats.numbers import counted
+from dialog.report.formats.numbers import count, counted
 
 RULES = ExampleRules(3, first_turns=False, merge_turns=True, malformed=DROP)
 """Rules of the recipe that is written; see `recipe_text.py`."""
@@ -36,6 +36,7 @@ class Survey:
         words: Number of words of the training split.
         bytes: UTF-8 bytes of the training split.
         speakers: Number of dialogues of each speaker.
+        facts: Number of system prompts, which are no turns.
         left_out: Messages without text that the reader left out, by kind.
         malformed: The first messages about malformed records.
         distinct: Some distinct training responses.
@@ -47,6 +48,7 @@ class Survey:
     words: int = 0
     bytes: int = 0
     speakers: Counter[str] = field(default_factory=Counter)
+    facts: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
     malformed: list[str] = field(default_factory=list)
     distinct: set[str] = field(default_factory=set)
@@ -73,6 +75,11 @@ class Survey:
         """Number of dialogues with at least one reply."""
         return self.counts["dialogues"]
 
+    @property
+    def is_enough(self) -> bool:
+        """True if there are enough dialogues and replies."""
+        return self.kept >= FEWEST_DIALOGUES and self.replies["train"] >= FEWEST_REPLIES
+
     def check_readable(self, path: str) -> None:
         """Check that most records are dialogues.
 
@@ -86,8 +93,12 @@ class Survey:
                 f" first: {self.malformed[0]}"
             )
 
-    def check_learnable(self, path: str) -> None:
+    def check_learnable(self, path: str, *, has_pauses: bool) -> None:
         """Check that there are enough different replies of several speakers, in every split.
+
+        Args:
+            path: File, for messages.
+            has_pauses: Whether `data.corpus.gap_hours` divides the corpus into dialogues.
 
         Raises:
             UserError: with what is missing.
@@ -98,11 +109,13 @@ class Survey:
         if self.kept == 0 and self.counts["dropped dialogues: single turn"]:
             reason = "no dialogue has messages of two speakers"
             raise UserError(f"{path}: {reason}{several}, and that of dialogues")
-        if self.kept < FEWEST_DIALOGUES or self.replies["train"] < FEWEST_REPLIES:
+        if not self.is_enough:
+            replies = self.replies["train"]
+            shorter = self._shorter_pauses() if has_pauses else ""
             raise UserError(
                 f"{path}: too little to learn from: {counted(self.kept, 'dialogue')}, with"
-                f" {self.replies['train']:,} training replies; at least {FEWEST_DIALOGUES} and"
-                f" {FEWEST_REPLIES} are needed{self._shorter_pauses()}"
+                f" {count(replies)} training {'reply' if replies == 1 else 'replies'}; at least"
+                f" {FEWEST_DIALOGUES} and {FEWEST_REPLIES} are needed{shorter}"
             )
         if len(self.distinct) == 1:
             raise UserError(
@@ -119,7 +132,7 @@ class Survey:
         turns = self.counts["turns read"]
         if self.kept >= FEWEST_DIALOGUES or turns < 10 * FEWEST_DIALOGUES:
             return ""
-        return "; for an exported chat, data.corpus.gap_hours=1 divides it into more dialogues"
+        return "; data.corpus.gap_hours=1 divides the chat into more dialogues"
 
 
 def survey(corpus: Corpus, responder: str | None = None) -> Survey:
@@ -140,6 +153,7 @@ def survey(corpus: Corpus, responder: str | None = None) -> Survey:
 
 def _add_raw(found: Survey, dialogue: Dialogue) -> None:
     found.speakers.update({turn.speaker for turn in dialogue.turns})
+    found.facts += len(dialogue.facts)
     left_out = dialogue.meta.get(LEFT_OUT)
     if isinstance(left_out, dict):
         found.left_out.update(left_out)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dialog.build import build_data, build_model
 from dialog.config.schema import Recipe
 from dialog.errors import UserError
+from dialog.report.formats.numbers import counted
 
 if TYPE_CHECKING:
     from dialog.data.batching import Batch
@@ -71,6 +72,7 @@ def check_limit(epoch: EpochTime, minutes: float) -> None:
     if epoch.seconds > 60 * minutes:
         needed = int(epoch.seconds / 60) + 1
         raise UserError(
-            f"--minutes {minutes:g}: one pass over the data takes about {needed} minutes on this"
-            f" machine; give at least --minutes {needed}, several times that for a good model"
+            f"--minutes {minutes:g}: one pass over the data takes about"
+            f" {counted(needed, 'minute')} on this machine; give at least --minutes"
+            f" {needed}, several times that for a good model"
         )

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import io
+
 import pytest
 
 from dialog.report.progress import ProgressBars
@@ -22,3 +24,19 @@ def test_a_log_file_has_a_line_per_start_and_interval(
         "joining",
         "joining: 10 of 10",
     ]
+
+
+def test_a_bar_leaves_out_whole_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr("tqdm.std._screen_shape_wrapper", lambda: lambda _: (100, 40))
+    figures = "epoch 17, loss 0.604, tokens/s 1,234, validation 0.543"
+    for width in (20, 45, 100, 200):
+        monkeypatch.setattr(
+            "tqdm.std._screen_shape_wrapper", lambda width=width: lambda _: (width, 40)
+        )
+        with ProgressBars() as bars:
+            bars.show("training", 635, 1520, lambda: f"at most 01:47 left, {figures}", fraction=0.4)
+        line = terminal.getvalue().rstrip().rpartition("\r")[2]
+        assert line.endswith(("01:47 left", "loss 0.604", "1,234", "0.543")) or width < 60, line

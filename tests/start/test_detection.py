@@ -245,6 +245,37 @@ def test_unused_keys_are_named_if_no_key_names_speakers(tmp_path: Path) -> None:
     assert detect(path, {}).component["speaker"] == "who"
 
 
+@pytest.mark.parametrize("settings", [{}, {"name": "csv", "dialogue": "Ticket No"}])
+@pytest.mark.parametrize("role", ["dialogue", "speaker", "text"])
+def test_a_wrong_column_is_named(tmp_path: Path, settings: dict[str, str], role: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(csv_rows(";", COLUMNS))
+    given = {"speaker": "Sender", "text": "Message body"} if settings else {}
+    with pytest.raises(UserError, match=r"Sendr.*Ticket No, Created at, Sender"):
+        survey(read_corpus(detect(path, {**settings, **given, role: "Sendr"}).component, path))
+    found = detect(path, {"dialogue": "ticket no", "speaker": "SENDER"})
+    assert found.component["dialogue"] == "Ticket No"
+    assert found.component["speaker"] == "Sender"
+
+
+@pytest.mark.parametrize("header", ["Nr;Name;Absender;Nachricht", "Nr;Absender;Name;Nachricht"])
+def test_roles_are_the_speakers_rather_than_names(tmp_path: Path, header: str) -> None:
+    lines = [header.replace("Nr", "Ticket-Nr")]
+    for n in range(30):
+        for turn in range(4):
+            who = {"Absender": ("Kunde", "Agent")[turn % 2], "Name": f"P{n % 7}{turn % 2}"}
+            first, second = header.split(";")[1:3]
+            lines.append(f"T{n};{who[first]};{who[second]};some text {turn} .")
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(lines))
+    found = detect(path, {})
+    assert found.component["speaker"] == "Absender"
+    assert "Name" in found.columns["speaker"]
+    # two values, but of the whole dialogue: not who speaks
+    path.write_text("\n".join(lines).replace(";Kunde", ";web").replace(";Agent", ";web"))
+    assert detect(path, {}).component["speaker"] == "Name"
+
+
 def test_a_column_with_one_speaker_is_the_speakers(tmp_path: Path) -> None:
     rows = "".join(f"d{n // 2},Anna,Hi {n} you\n" for n in range(20))
     (tmp_path / "a.csv").write_text(f"dialogue,speaker,text\n{rows}")

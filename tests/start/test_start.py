@@ -6,7 +6,8 @@ import json
 import random
 import subprocess
 import sys
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -22,9 +23,11 @@ from dialog.data.dialogue import SPLITS, Dialogue
 from dialog.errors import UserError
 from dialog.start.outcome import quality_sentence
 from dialog.start.pseudonyms import Replacement, pseudonyms, write_pseudonymous
-from dialog.start.recipe_text import data_name
+from dialog.start.recipe_text import data_name, with_overrides
+from dialog.start.responder import clear_responder
 from dialog.start.sizes import FEWEST_EPOCHS, MODELS, MOST_EPOCHS, choose_sizes
 from dialog.start.start import StartRequest, next_commands, start
+from dialog.start.survey import Survey
 from dialog.start.timing import EpochTime, check_limit
 from dialog.training.callbacks.stopping import Clock, Ending, Patience
 
@@ -40,7 +43,9 @@ TINY = [
 DRINKS = ("tea", "coffee", "water", "milk")
 
 
-def write_chats(path: Path, count: int = 60, *, speakers: str = "AB", same: bool = False) -> Path:
+def write_chats(
+    path: Path, count: int = 60, *, speakers: Sequence[str] = "AB", same: bool = False
+) -> Path:
     draw = random.Random(3)
     lines = []
     for number in range(count):
@@ -78,6 +83,7 @@ def test_a_file_becomes_a_recipe_and_a_run_of_its_name(here: Path) -> None:
     assert text.count("  model") == 5  # replies on held-out dialogues
     assert "60 of 60" in text
     composed = compose(str(started.recipe))
+    assert " 2.16 M parameters each" in "\n".join(next_commands(started))
     assert composed.name == "my_chats"
     assert composed.recipe.data.corpus == {"name": "jsonl"}
     assert composed.recipe.trainer.max_time == {"minutes": 30.0}
@@ -87,7 +93,10 @@ def test_a_file_becomes_a_recipe_and_a_run_of_its_name(here: Path) -> None:
     assert str(started.recipe) in compare
     key, _, models = compare[compare.index("--vary") + 1].partition("=")
     for model in models.split(","):
-        contender = compose(str(started.recipe), [f"{key}={model}", compare[-1]]).recipe
+        composed = compose(str(started.recipe), [f"{key}={model}", *compare[-2:]])
+        contender = composed.recipe
+        assert contender.model.dropout == 0.3
+        assert not any("dropout" in line for line in composed.dropped)
         assert (contender.trainer.max_time, contender.trainer.max_epochs) == (None, 1)
         assert contender.checkpoint.patience
     order = [text.index(part) for part in ("data.responder=", "Trained: ", "  model")]
@@ -161,6 +170,8 @@ def test_a_time_limit_below_one_epoch_is_an_error(here: Path) -> None:
         begin(path, minutes=0)
     assert len(list(here.iterdir())) == 1
     check_limit(EpochTime(60.0, 1, 1), 1.0)
+    with pytest.raises(UserError, match="about 1 minute on"):
+        check_limit(EpochTime(50.0, 1, 1), 0.5)
 
 
 def test_why_training_ended_is_kept() -> None:
@@ -198,6 +209,141 @@ def test_counts_are_those_of_the_responder(here: Path) -> None:
         (line,) = (line for line in said if line.startswith("Kept: "))
         kept.append(int(line.partition("Replies: ")[2].partition(" ")[0]))
     assert kept[0] == 2 * kept[1]
+
+
+def asked(path: Path, *settings: str, **more: Any) -> str:
+    """Return what is said up to the question."""
+    said: list[str] = []
+    request = StartRequest(path, [*TINY, *settings], **more)
+    with pytest.raises(UserError, match="stopped"):
+        start(request, said.append, lambda _: False)
+    return "\n".join(said)
+
+
+@pytest.mark.parametrize(
+    ("speakers", "expected"),
+    [
+        (["user", "assistant"], "assistant"),
+        (["Kunde", "Agent"], "Agent"),
+        (["system", "user", "assistant"], "assistant"),
+        (["user", "system"], "system"),
+        (["Customer", "Support Agent 2"], "Support Agent 2"),
+        (["A", "B"], None),
+        (["agent", "bot"], None),
+        (["Agent Smith", "Neo"], None),
+        (["Anna", "Bo", "agent"], None),
+    ],
+)
+def test_a_clear_responder_is_the_assistant(speakers: list[str], expected: str | None) -> None:
+    assert clear_responder(speakers) == expected
+
+
+def test_clear_roles_restrict_what_is_learned(here: Path) -> None:
+    path = write_chats(here / "chats.jsonl", speakers=["user", "agent"])
+    text = asked(path)
+    assert "the replies of agent;" in text
+    assert "data.responder=agent | user" in text
+    assert "the replies of all speakers;" in asked(path, "data.responder=null")
+    assert "the replies of user;" in asked(path, "data.responder=user")
+    # 60 dialogues have 120 replies of the agent, these too few
+    assert "the replies of all speakers;" in asked(
+        write_chats(here / "few.jsonl", 40, speakers=["user", "agent"])
+    )
+
+
+def test_an_unknown_responder_is_named_with_those_that_exist(here: Path) -> None:
+    names = [f"Person {number}" for number in range(20)]
+    path = write_chats(here / "chats.jsonl", speakers=["Kunde", "Agent"])
+    with pytest.raises(UserError, match=r"data\.responder=agent\b.*: Agent, Kunde$"):
+        begin(path, overrides=[*TINY, "data.responder=agent"])
+    lines = [
+        {"turns": [{"speaker": name, "text": "Hi"}, {"speaker": "Me", "text": "Hi"}]}
+        for name in names
+    ]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    with pytest.raises(
+        UserError, match=r"data\.responder=person7: .*speakers: Person 7, "
+    ) as caught:
+        begin(path, overrides=["data.responder=person7"])
+    assert str(caught.value).count("Person ") == 10
+
+
+def test_shorter_pauses_are_advised_for_exports_only(here: Path) -> None:
+    turns = [{"speaker": "AB"[number % 2], "text": f"Hi {number}"} for number in range(400)]
+    (here / "a.jsonl").write_text(json.dumps({"turns": turns}))
+    (here / "b.txt").write_text(
+        "".join(f"1.1.24, 10:00 - {turn['speaker']}nna: {turn['text']}\n" for turn in turns)
+    )
+    with pytest.raises(UserError, match=r"data\.corpus\.gap_hours=1"):
+        begin(here / "b.txt")
+    with pytest.raises(UserError, match="1 dialogue") as caught:
+        begin(here / "a.jsonl")
+    assert "gap_hours" not in str(caught.value)
+    found = Survey(Counter(dialogues=1), Counter(train=1))
+    with pytest.raises(UserError, match=r"1 training reply;"):
+        found.check_learnable("a.jsonl", has_pauses=False)
+
+
+def test_system_prompts_are_counted(here: Path) -> None:
+    path = write_chats(here / "chats.jsonl")
+    rows = [json.loads(line)["turns"] for line in path.read_text().splitlines()]
+    chats = [
+        {
+            "messages": [
+                {"role": "system", "content": "Sell drinks."},
+                *(
+                    {"role": ("user", "assistant")[t["speaker"] == "B"], "content": t["text"]}
+                    for t in row
+                ),
+            ]
+        }
+        for row in rows
+    ]
+    assert "system prompt" not in asked(path)
+    path.write_text("\n".join(map(json.dumps, chats)))
+    assert "  60 system prompts: " in asked(path)
+
+
+@pytest.mark.parametrize(
+    ("setting", "key"),
+    [
+        ("model.droput=0.3", "model.droput"),
+        ("trainer.max_epochs=many", "trainer.max_epochs"),
+        ("model.encoder.sise=8", "sise"),
+        ("~model.dropout", "~model.dropout"),
+        ("optimizer=adamm", "adamm"),
+    ],
+)
+def test_settings_are_checked_before_the_data(here: Path, setting: str, key: str) -> None:
+    said: list[str] = []
+    with pytest.raises(UserError, match=key) as caught:
+        start(StartRequest(write_chats(here / "a.jsonl"), [setting]), said.append, lambda _: True)
+    assert said == []
+    assert "data.yaml" not in str(caught.value)
+    assert ".yaml:" not in str(caught.value)
+
+
+def test_a_swapped_model_drops_the_sizes_of_the_rules() -> None:
+    values = {"defaults": {"model": "lstm"}, "model": {"encoder": {"name": "lstm", "size": 8}}}
+    assert with_overrides(values, ["model=other"]) == {"defaults": {"model": "other"}}
+    changed = with_overrides(values, ["model.encoder.name=transformer"])["model"]
+    assert changed == {"encoder": {"name": "transformer"}}
+
+
+def test_a_failed_start_leaves_no_copy(here: Path) -> None:
+    path = write_chats(here / "chats.jsonl", speakers=["Support", "Anna"])
+    for _ in range(2):
+        with pytest.raises(UserError, match="at least --minutes 1"):
+            begin(path, minutes=1e-6, pseudonyms=True)
+        assert [entry.name for entry in here.iterdir()] == ["chats.jsonl"]
+    started: Any = begin(
+        path,
+        pseudonyms=True,
+        overrides=[*TINY, "data.corpus.speaker=speaker", "data.responder=Anna"],
+    )
+    data = compose(str(started.recipe)).recipe.data
+    assert data.responder == "Person 1"
+    assert data.corpus == {"name": "jsonl"}
 
 
 def test_sizes_grow_with_the_corpus() -> None:
@@ -250,7 +396,9 @@ def test_pseudonyms(here: Path) -> None:
         '{"turns": [{"speaker": "Anna", "text": "Hi Bob"}, {"speaker": "Bob", "text": "12345"}]}'
     )
     (here / "a.jsonl").write_text(lines + "\n")
-    assert write_pseudonymous(JsonLines(here / "a.jsonl"), here / "b.jsonl") == 1
+    assert write_pseudonymous(JsonLines(here / "a.jsonl"), here / "b.jsonl") == (
+        1, {"Anna": "Person 1", "Bob": "Person 2"}
+    )  # fmt: skip
     (dialogue,) = [e for split in SPLITS for e in JsonLines(here / "b.jsonl").dialogues(split)]
     assert isinstance(dialogue, Dialogue)
     assert [(turn.speaker, turn.text) for turn in dialogue.turns] == [

@@ -114,8 +114,9 @@ def read_contenders(
         if inherited:
             own = own.within(*(one.recipe for one in vary(name, overrides, variations)))
         varied[name] = vary(name, settings, variations, trust=own)
-        for composed in varied[name]:
-            composed.warn_of_dropped()
+        dropped = dict.fromkeys(line for composed in varied[name] for line in composed.dropped)
+        # once for all values of a variation
+        replace(varied[name][0], name=name, dropped=tuple(dropped)).warn_of_dropped()
     shared = Counter(composed.name for several in varied.values() for composed in several)
     groups = group_runs([path for path in paths if path.is_dir()], trust=trust)
     file_names = distinct_names([one.files[0] for one in answered.values() if not one.name])

@@ -90,15 +90,23 @@ def text_column(rows: Sequence[Mapping[str, str]], names: Sequence[str]) -> str 
     return max(wordy, key=lambda name: _mean_length(rows, name), default=None)
 
 
-def speaker_column(rows: Sequence[Mapping[str, str]], names: Sequence[str]) -> str | None:
-    """Return the column of speakers by its name: one with several values, none of which is that of
-    its row only, else one with a single value.
+def speaker_columns(
+    rows: Sequence[Mapping[str, str]], names: Sequence[str], dialogue: str | None
+) -> list[str]:
+    """Return the columns that may name the speakers, the likeliest first: by its name, with several
+    values, none of which is that of its row only, else with a single value.
+
+    Of several that change within dialogues, one with two values is the likeliest: it holds roles,
+    such as customer and agent, and another one may hold their names.
     """
     candidates = named(names, SPEAKER, numbers=True)
     values = {name: len({row[name] for row in rows}) for name in candidates}
     most = max(2, MOST_SPEAKERS * len(rows))
     several = [name for name in candidates if 1 < values[name] <= most]
-    return next(iter([*several, *(name for name in candidates if values[name] == 1)]), None)
+    changing = [name for name in several if dialogue and _changes(rows, name, dialogue) >= 0.5]
+    if changing:
+        return sorted(changing, key=lambda name: values[name] != 2)
+    return [*several, *(name for name in candidates if values[name] == 1)][:1]
 
 
 def dialogue_column(rows: Sequence[Mapping[str, str]], names: Sequence[str]) -> str | None:
@@ -122,6 +130,20 @@ def guessed_dialogue_column(rows: Sequence[Mapping[str, str]], names: Sequence[s
         if number >= FEWEST_DIALOGUES and runs == number and 2 * number <= len(rows):
             distinct[name] = number
     return max(distinct, key=lambda name: distinct[name], default=None)
+
+
+def _changes(rows: Sequence[Mapping[str, str]], name: str, dialogue: str) -> float:
+    """Return the fraction of the rows whose value differs from that of the row before in their
+    dialogue.
+    """
+    last: dict[str, str] = {}
+    differs = []
+    for row in rows:
+        id = row[dialogue]
+        if id in last:
+            differs.append(last[id] != row[name])
+        last[id] = row[name]
+    return fmean(differs) if differs else 0.0
 
 
 def no_speaker(unused: Iterable[str]) -> str:

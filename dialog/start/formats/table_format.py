@@ -16,7 +16,7 @@ from dialog.start.formats.columns import (
     guessed_dialogue_column,
     no_speaker,
     pair_of,
-    speaker_column,
+    speaker_columns,
     text_column,
 )
 from dialog.start.formats.sample import FileSample
@@ -29,6 +29,9 @@ ROWS = 2000
 MOST_COLUMNS = 200
 MOST_BAD = 0.2
 """Fraction of rows that cannot be read from which a table is none."""
+
+ROLES = ("dialogue", "speaker", "text", "context", "response")
+"""Arguments of the corpus that name a column."""
 
 SUFFIXES = {".csv", ".tsv"}
 FEWEST_CELLS = 3
@@ -47,7 +50,8 @@ def table_format(sample: FileSample, given: Mapping[str, Any]) -> Detected | Mis
     of cells, at least `FEWEST_CELLS`.
 
     Raises:
-        UserError: it has more columns than `MOST_COLUMNS`, which no table of chats has.
+        UserError: it has more columns than `MOST_COLUMNS`, which no table of chats has; or a column
+            that the user names does not exist.
     """
     by_name = not SUFFIXES.isdisjoint(suffix.lower() for suffix in sample.path.suffixes)
     delimiter = given.get("delimiter") or _delimiter(sample.lines)
@@ -86,6 +90,7 @@ def table_format(sample: FileSample, given: Mapping[str, Any]) -> Detected | Mis
         options["quotes"] = False
     if sample.encoding not in ("utf-8", "utf-16"):
         options["encoding"] = sample.encoding
+    given = _existing_columns(sample, list(rows_read[0]), given)
     found = table_columns(rows_read, given)
     if isinstance(found, Miss):
         return found._replace(certain=is_table)
@@ -100,6 +105,29 @@ def table_format(sample: FileSample, given: Mapping[str, Any]) -> Detected | Mis
     return Detected({"name": "csv", **component, **options, **given}, shape, columns)
 
 
+def _existing_columns(
+    sample: FileSample, names: list[str], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the given arguments with columns as the first row writes them.
+
+    Raises:
+        UserError: a named column does not exist.
+    """
+    found = dict(given)
+    by_case = {name.strip().casefold(): name for name in reversed(names)}
+    for role in ROLES:
+        column = given.get(role)
+        if column is None or column in names:
+            continue
+        if str(column).strip().casefold() not in by_case:
+            raise UserError(
+                f"{sample.path}: data.corpus.{role}={column}: no column has this name; the columns:"
+                f" {truncate(', '.join(names), 3 * LISTED)}"
+            )
+        found[role] = by_case[str(column).strip().casefold()]
+    return found
+
+
 def table_columns(
     rows: list[dict[str, str]], given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, str]] | Miss:
@@ -111,10 +139,16 @@ def table_columns(
     chosen: dict[str, str | None] = {
         role: given.get(role) for role in ("dialogue", "speaker", "text")
     }
-    pair = (given["context"], given["response"]) if "response" in given else pair_of(names)
+    pair = (
+        (given["context"], given["response"])
+        if {"context", "response"} <= given.keys()
+        else pair_of(names)
+    )
     dialogue = chosen["dialogue"] or dialogue_column(rows, names)
     rest = [name for name in names if name != dialogue]
-    speaker = chosen["speaker"] or speaker_column(rows, rest)
+    candidates = speaker_columns(rows, rest, dialogue)
+    speaker = chosen["speaker"] or next(iter(candidates), None)
+    others = [name for name in candidates if name != speaker]
     rest = [name for name in rest if name != speaker]
     text = chosen["text"] or text_column(rows, rest)
     if pair and not (chosen["text"] or (dialogue and speaker)):
@@ -136,12 +170,18 @@ def table_columns(
             f"no column of dialogues recognised among {listed}; name it:"
             " data.corpus.dialogue=COLUMN (text and speaker likewise)",
         )
+    unused = set(names) - {dialogue, text}
     shown = {
         "dialogue": f"{dialogue}{GUESSED if is_guess else ''}",
-        "speaker": speaker or no_speaker(set(names) - {dialogue, text}),
+        "speaker": f"{speaker}{_unused(others)}" if speaker else no_speaker(unused),
         "text": text,
     }
     return {"dialogue": dialogue, "speaker": speaker, "text": text}, shown
+
+
+def _unused(others: list[str]) -> str:
+    listed = truncate(", ".join(others), LISTED)
+    return f"  (unused: {listed}; data.corpus.speaker=COLUMN)" if others else ""
 
 
 def _delimiter(lines: list[str]) -> str | None:

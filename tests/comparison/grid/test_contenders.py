@@ -46,6 +46,12 @@ def test_a_plain_value_of_a_component_names_a_part() -> None:
     }
 
 
+def test_settings_that_a_variation_drops_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    read_contenders([LSTM], [], ["model=small/lstm_bahdanau,small/transformer"])
+    (record,) = caplog.records
+    assert record.getMessage().count("model.dropout=") == 1
+
+
 def test_variations_are_combined_and_named_apart() -> None:
     names = [
         *named(read_contenders([LSTM], [], ["model.encoder.size=8,16", "model.decoder.size=8"]))

@@ -49,8 +49,8 @@ def table(
     """Yield (file:line of its start, row) for each row after the first, which names the columns.
 
     Columns are found in any case, such as `Text` for `text`, and the keys of the rows are then
-    those of `columns`. The delimiter None is the first of comma, semicolon and tab with which the
-    first row names all columns, else a comma.
+    those of `columns`. The delimiter None is that of comma, semicolon and tab with which the first
+    row names the most columns.
 
     Cells are separated as in Python's `csv`: quoted cells may hold the delimiter and line ends.
     Blank rows are skipped. If quotes are wrong, or a row of several lines does not have the width
@@ -94,11 +94,12 @@ def cells(row: Row) -> dict[str, str]:
 
 
 def _delimiter(path: Path, columns: Sequence[str], quotes: bool, encoding: str | None) -> str:
-    for delimiter in DELIMITERS:
+    def names_of(delimiter: str) -> set[str]:
         _, names, _ = next(_rows(path, delimiter, quotes, encoding))
-        if set(columns) <= set(_in_case_of(columns, names)):
-            return delimiter
-    return DELIMITERS[0]
+        return set(_in_case_of(columns, names))
+
+    # the first with the most columns: a wrong one of several is then named among the right names
+    return max(DELIMITERS, key=lambda delimiter: len(names_of(delimiter).intersection(columns)))
 
 
 def _in_case_of(columns: Sequence[str], names: Sequence[str]) -> list[str]:
