@@ -253,6 +253,12 @@ def test_a_wrong_column_is_named(tmp_path: Path, settings: dict[str, str], role:
     given = {"speaker": "Sender", "text": "Message body"} if settings else {}
     with pytest.raises(UserError, match=r"Sendr.*Ticket No, Created at, Sender"):
         survey(read_corpus(detect(path, {**settings, **given, role: "Sendr"}).component, path))
+    log = tmp_path / "a.jsonl"
+    log.write_text(
+        "".join(f'{{"c": {n // 4}, "role": "r{n % 2}", "text": "t"}}\n' for n in range(20))
+    )
+    with pytest.raises(UserError, match=r"Sendr.*c, role, text"):
+        survey(read_corpus(detect(log, {role: "Sendr"}).component, log))
     found = detect(path, {"dialogue": "ticket no", "speaker": "SENDER"})
     assert found.component["dialogue"] == "Ticket No"
     assert found.component["speaker"] == "Sender"

@@ -146,7 +146,7 @@ def table_columns(
     )
     dialogue = chosen["dialogue"] or dialogue_column(rows, names)
     rest = [name for name in names if name != dialogue]
-    candidates = speaker_columns(rows, rest, dialogue)
+    candidates = speaker_columns(rows, rest, dialogue if dialogue in names else None)
     speaker = chosen["speaker"] or next(iter(candidates), None)
     others = [name for name in candidates if name != speaker]
     rest = [name for name in rest if name != speaker]
