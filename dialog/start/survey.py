@@ -103,12 +103,15 @@ class Survey:
         Raises:
             UserError: with what is missing.
         """
-        several = "; a conversation has at least two speakers: check the column of speakers"
+        several = "; a conversation has at least two speakers"
+        check = "" if has_pauses else ": check the column of speakers"
         if len(self.speakers) == 1:
-            raise UserError(f"{path}: all messages are by {next(iter(self.speakers))!r}{several}")
+            speaker = next(iter(self.speakers))
+            raise UserError(f"{path}: all messages are by {speaker!r}{several}{check}")
         if self.kept == 0 and self.counts["dropped dialogues: single turn"]:
             reason = "no dialogue has messages of two speakers"
-            raise UserError(f"{path}: {reason}{several}, and that of dialogues")
+            check += ", and that of dialogues" if check else ""
+            raise UserError(f"{path}: {reason}{several}{check}")
         if not self.is_enough:
             replies = self.replies["train"]
             shorter = self._shorter_pauses() if has_pauses else ""

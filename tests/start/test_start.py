@@ -284,6 +284,17 @@ def test_shorter_pauses_are_advised_for_exports_only(here: Path) -> None:
         found.check_learnable("a.jsonl", has_pauses=False)
 
 
+def test_a_chat_without_columns_is_not_asked_for_them() -> None:
+    for found in (
+        Survey(speakers=Counter(Anna=3)),
+        Survey(Counter({"dropped dialogues: single turn": 3}), speakers=Counter(Anna=3, Bo=3)),
+    ):
+        for has_pauses in (False, True):
+            with pytest.raises(UserError, match="two speakers") as caught:
+                found.check_learnable("a.txt", has_pauses=has_pauses)
+            assert ("column" in str(caught.value)) is not has_pauses
+
+
 def test_system_prompts_are_counted(here: Path) -> None:
     path = write_chats(here / "chats.jsonl")
     rows = [json.loads(line)["turns"] for line in path.read_text().splitlines()]
