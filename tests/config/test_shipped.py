@@ -77,4 +77,5 @@ def test_trainer_keys_are_arguments_of_lightning() -> None:
 
     theirs = inspect.signature(LightningTrainer).parameters
     own = [field.name for field in fields(TrainerConfig) if field.name not in theirs]
-    assert own == ["float32_matmul_precision"]  # torch's setting, made before training
+    # settings of torch, made before training, and of the step
+    assert own == ["float32_matmul_precision", "graphs", "compile"]

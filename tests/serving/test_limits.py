@@ -277,14 +277,17 @@ def test_deadline(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     assert client.chat("Hi .").status == 200
 
 
-@pytest.mark.parametrize("step", ["begin", "advance"])
-@pytest.mark.parametrize("fields", [{}, {"stream": True}])
+@pytest.mark.parametrize(
+    ("step", "fields"),
+    [("begin", {}), ("begin", {"stream": True}), ("advance", {})],
+    ids=["begin", "begin a stream", "advance"],  # a stream has begun by then: the next test
+)
 def test_failure_shows_nothing_of_the_inside(
     client: Client,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-    fields: dict[str, bool],
     step: str,
+    fields: dict[str, bool],
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(RowLoop, step, lambda *_: 1 / 0)

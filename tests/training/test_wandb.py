@@ -21,6 +21,7 @@ from processes import Server
 from wandb_file import Offline, read_offline
 
 import dialog
+from dialog.build import for_this_hardware
 from dialog.config.schema import to_dict
 from dialog.report.drawing.image import heatmap_grid
 from dialog.runs.evaluation.evaluate import evaluate
@@ -139,7 +140,7 @@ def test_offline_run_has_recipe_and_metrics(
     offline_run: tuple[Path, Offline, dialog.Recipe],
 ) -> None:
     run, offline, recipe = offline_run
-    expected = json.loads(json.dumps(to_dict(recipe)))
+    expected = json.loads(json.dumps(to_dict(for_this_hardware(recipe))))
     expected["logger"] |= {"run_name": "mine", "tags": ["transformer", "builtin"]}
     assert offline.labels == ("mine", "", {"transformer", "builtin"})
     assert {key: offline.config[key] for key in expected} == expected

@@ -4,7 +4,7 @@ into UserError.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -51,7 +51,7 @@ class ReadableCorpus:
 
     def dialogues(self, split: str) -> Iterator[Entry]:
         """See `Corpus.dialogues`."""
-        return self._checked(self.corpus.dialogues(split))
+        return self._checked(lambda: self.corpus.dialogues(split))
 
     def parts(self, split: str) -> Sequence[Part]:
         """See `DivisibleCorpus.parts`; none if the corpus is not divisible."""
@@ -62,8 +62,9 @@ class ReadableCorpus:
 
     def part(self, split: str, part: Part) -> Iterator[Entry]:
         """See `DivisibleCorpus.part`."""
-        assert isinstance(self.corpus, DivisibleCorpus)
-        return self._checked(self.corpus.part(split, part))
+        corpus = self.corpus
+        assert isinstance(corpus, DivisibleCorpus)
+        return self._checked(lambda: corpus.part(split, part))
 
     def fingerprint(self) -> Mapping[str, str]:
         """See `Corpus.fingerprint`."""
@@ -81,9 +82,9 @@ class ReadableCorpus:
         kind = type(self.corpus)
         return f"{kind.__module__}.{kind.__qualname__}"
 
-    def _checked(self, entries: Iterator[Entry]) -> Iterator[Entry]:
+    def _checked(self, read: Callable[[], Iterator[Entry]]) -> Iterator[Entry]:
         with read_errors_as_user_errors():
-            for entry in entries:
+            for entry in read():
                 self._check(entry)
                 yield entry
 
