@@ -249,7 +249,7 @@ JSON = [
     json_line(
         "duplicate key", b'{"turns": ["a", "b"], "turns": ["c", "d"]}\n', ".*'turns' is repeated"
     ),
-    json_line("an array", b'["a", "b"]\n', 'no "turns"'),
+    json_line("an empty array", b"[]\n", 'no "turns"'),
     json_line("a number", b"3\n", 'no "turns"'),
     json_line("null", b"null\n", 'no "turns"'),
     json_line("turns a string", b'{"turns": "ab"}\n', 'no "turns"'),
