@@ -14,7 +14,7 @@ import pytest
 import dialog
 
 BENCHMARKS = Path(dialog.__file__).parents[1] / "benchmarks"
-SLOW = {"trainer", "compiled", "sharded"}  # processes, compilers, process groups: endurance
+SLOW = {"trainer", "compiled", "sharded"}  # processes, compilers, process groups
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_script_runs_a_part_of_the_list_and_counts_a_failure(tmp_path: Path) -> 
 
 
 @pytest.mark.endurance
-def test_the_whole_script(tmp_path: Path) -> None:
-    code, lines = script(tmp_path / "all")
+def test_checks_of_whole_trainings(tmp_path: Path) -> None:
+    code, lines = script(tmp_path / "all", FROM="19", TO="22")
     assert code == 0, lines
-    assert len(lines) == 25
+    assert len(lines) == 4

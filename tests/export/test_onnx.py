@@ -112,6 +112,8 @@ class Bundle(Rows):
 class Readers(Decoder):
     """The outputs of a decoder with input feeding query the source by every scorer."""
 
+    shows_source = True
+
     def __init__(self, *, input_size: int, memory_size: int) -> None:
         super().__init__()
         settings = RecurrentSettings(input_size=input_size, size=20)
