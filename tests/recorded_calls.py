@@ -63,9 +63,9 @@ class RecordedCalls:
             ]
             self.made += [each for _, each in copied]
             addresses.update(address(each) for _, each in copied)
-            if torch.Tag.inplace_view in operation.call.tags:  # type: ignore[attr-defined]
+            if torch.Tag.inplace_view in operation.call.tags:
                 return
-            if copied or operation.call._schema.is_mutable:  # type: ignore[attr-defined]
+            if copied or operation.call._schema.is_mutable:
                 calls.append(Call(with_own_shapes(operation), copied))
 
         state = torch.get_rng_state()
@@ -82,7 +82,7 @@ class RecordedCalls:
             with torch.no_grad(), torch.autocast("cpu", enabled=False):
                 for call in calls:
                     operation = call.operation
-                    fresh = tree_leaves(operation.call(*operation.arguments, **operation.options))  # type: ignore[operator]
+                    fresh = tree_leaves(operation.call(*operation.arguments, **operation.options))
                     for place, each in call.copied:
                         each.copy_(fresh[place])
 
@@ -109,7 +109,7 @@ def address(tensor: Tensor) -> int:
 
 def reads_host(operation: Operation) -> bool:
     """Whether a call's result, or its shape, depends on values that the host must read."""
-    tags: Any = operation.call.tags  # type: ignore[attr-defined]
+    tags: Any = operation.call.tags
     if torch.Tag.data_dependent_output in tags:
         return True
     if operation.call in (torch.ops.aten.index.Tensor, torch.ops.aten.index_put_.default):

@@ -58,7 +58,8 @@ def attention_lines(
         for name in ("context_tokens", "response_tokens")
     )
     weights = by_group(by_group(weights, targets, axis=-2), sources, axis=-1)
-    context, reply = ([group.label for group in groups] for groups in (sources, targets))
+    context = [group.label for group in sources]
+    reply = [group.label for group in targets]
     shown = len(reply) if height is None else max(FEWEST, (height - FRAME) // 2)
     hidden = max(0, len(reply) - shown)
     note = f"{counted(hidden, 'more reply token')}: `python -m dialog attention` shows all"

@@ -72,7 +72,8 @@ def merge(
     for split, (counts, remarks) in splits.items():
         check_examples(job.corpus, split, counts, remarks)
         check_counts(split, counts, remarks, job.max_dropped)
-        lengths, marks = (arrays[split].pop(name) for name in (LENGTHS, MARKS))
+        lengths = arrays[split].pop(LENGTHS)
+        marks = arrays[split].pop(MARKS)
         check_ids(job.corpus, split, array_file(folder, split, MARKS), marks)
         arrays[split] |= write_classes(folder, split, lengths)
         array_file(folder, split, LENGTHS).unlink()

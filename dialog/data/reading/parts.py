@@ -12,7 +12,7 @@ from dialog.data.reading.files import COMPRESSED, LONGEST_LINE, has_utf16_mark
 
 SMALLEST_PART = 2**20
 MOST_PARTS = 4096
-"""A part has at least so many bytes; a split has at most about so many parts."""
+"""Smallest size of a part in bytes, and about the largest number of parts of a split."""
 
 
 class Part(NamedTuple):

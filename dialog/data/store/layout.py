@@ -154,7 +154,7 @@ def _removed(layout: str) -> int:
 class Lines(NamedTuple):
     """The lines of a split, concatenated: for each dialogue its facts, then its turns."""
 
-    ids: StoredArray  # of each line: a placeholder for its role, then its tokens
+    ids: StoredArray  # of each line: an entry that stands for its role, then its tokens
     offsets: IntegerArray  # [lines + 1]: start of each line in ids, and the end
     speakers: IntegerArray  # [lines]
 

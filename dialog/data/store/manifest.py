@@ -31,9 +31,9 @@ TOKENIZER = "tokenizer.json"
 ARRAYS = ("ids", "speakers", "bytes", "unknown_bytes", "contexts", "facts", "fact_lines")
 """Arrays of a split besides the ascending ones, each in the narrowest type that holds it.
 
-A line is a fact or a turn; the facts of a dialogue precede its turns. `ids` holds a placeholder for
-the role and the token ids of each line. For each line: `speakers`, the index of the speaker within
-the dialogue; `bytes`, the UTF-8 length of the text; `unknown_bytes`, the part of it that is encoded
+A line is a fact or a turn; the facts of a dialogue precede its turns. `ids` holds an entry that
+stands for the role, then the token ids, of each line. For each line: `speakers`, the index of the
+speaker within the dialogue; `bytes`, the UTF-8 length of the text; `unknown_bytes`, the part of it that is encoded
 as <unk>. For each example: `contexts`, the number of turns of the context; `facts`, the number of
 lines from the first fact to the response, 0 without facts; `fact_lines`, the number of facts.
 """

@@ -159,6 +159,7 @@ def step_of(
     trainer = SimpleNamespace(
         precision=precision, strategy=SimpleNamespace(root_device=module.device), global_step=0
     )
+    # what a step reads of a trainer; Lightning's own would start processes
     module.trainer = trainer  # type: ignore[assignment]
     if sharded:
         names = ("data_parallel", "tensor_parallel")
