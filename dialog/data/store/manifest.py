@@ -33,9 +33,10 @@ ARRAYS = ("ids", "speakers", "bytes", "unknown_bytes", "contexts", "facts", "fac
 
 A line is a fact or a turn; the facts of a dialogue precede its turns. `ids` holds an entry that
 stands for the role, then the token ids, of each line. For each line: `speakers`, the index of the
-speaker within the dialogue; `bytes`, the UTF-8 length of the text; `unknown_bytes`, the part of it that is encoded
-as <unk>. For each example: `contexts`, the number of turns of the context; `facts`, the number of
-lines from the first fact to the response, 0 without facts; `fact_lines`, the number of facts.
+speaker within the dialogue; `bytes`, the UTF-8 length of the text; `unknown_bytes`, the part of it
+that is encoded as <unk>. For each example: `contexts`, the number of turns of the context; `facts`,
+the number of lines from the first fact to the response, 0 without facts; `fact_lines`, the number
+of facts.
 """
 ASCENDING = ("offsets", "responses")
 """Ascending arrays of a split: the start of each line in `ids`, and the end; the line of each
